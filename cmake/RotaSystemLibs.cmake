@@ -1,0 +1,46 @@
+# Libraries of the system that bring no CMake package of their own. Included by our build and, installed, by
+# rotaConfig.cmake, so that both see the same targets.
+
+# rota_system_library(<name> <header> <library>): makes the imported target rota::<name>, or leaves it undefined when the
+# library is not there.
+function(rota_system_library name header library)
+  if(TARGET rota::${name})
+    return()
+  endif()
+  find_path(ROTA_${name}_INCLUDE_DIR ${header})
+  find_library(ROTA_${name}_LIBRARY ${library})
+  mark_as_advanced(ROTA_${name}_INCLUDE_DIR ROTA_${name}_LIBRARY)
+  if(ROTA_${name}_INCLUDE_DIR AND ROTA_${name}_LIBRARY)
+    add_library(rota::${name} UNKNOWN IMPORTED GLOBAL)
+    set_target_properties(rota::${name} PROPERTIES
+      IMPORTED_LOCATION ${ROTA_${name}_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${ROTA_${name}_INCLUDE_DIR})
+  endif()
+endfunction()
+
+# rota_need(<package>): finds one library that a room names in NEEDS and sets `<package>_targets` for the caller.
+macro(rota_need package)
+  if("${package}" STREQUAL threads)
+    set(THREADS_PREFER_PTHREAD_FLAG ON)
+    find_package(Threads)
+    set(${package}_targets Threads::Threads)
+  elseif("${package}" STREQUAL fmt)
+    find_package(fmt)
+    set(${package}_targets fmt::fmt)
+  elseif("${package}" STREQUAL spdlog)
+    find_package(spdlog)
+    set(${package}_targets spdlog::spdlog)
+  elseif("${package}" STREQUAL xxhash)
+    rota_system_library(xxhash xxhash.h xxhash)
+    set(${package}_targets rota::xxhash)
+  elseif("${package}" STREQUAL yaml)
+    rota_system_library(yaml yaml.h yaml)
+    set(${package}_targets rota::yaml)
+  elseif("${package}" STREQUAL boost_context)
+    rota_system_library(boost_context boost/context/detail/fcontext.hpp boost_context)
+    set(${package}_targets rota::boost_context)
+  elseif("${package}" STREQUAL dl)
+    set(${package}_targets ${CMAKE_DL_LIBS})
+  else()
+    message(FATAL_ERROR "rota: no such library in cmake/RotaSystemLibs.cmake: ${package}")
+  endif()
+endmacro()

@@ -107,9 +107,9 @@ class AssertPiece {
 }  // namespace rota
 
 // Always on. Usable wherever an expression of type void is; the pieces are evaluated only on failure.
-#define ROTA_ASSERT(condition, ...)         \
+#define ROTA_ASSERT(condition, ...)          \
   (static_cast<bool>(condition) /* NOLINT */ \
-       ? static_cast<void>(0)               \
+       ? static_cast<void>(0)                \
        : ::rota::detail::assert_failed(#condition, __FILE__, __LINE__, __func__, {__VA_ARGS__}))
 
 // A place that only a bug reaches.

@@ -14,41 +14,41 @@
 // Exit statuses: 0 success, 1 failure of ours, 2 the request was wrong, 3 not found, 4 conflicts with what is there,
 // 5 a limit was reached, 6 took too long, 7 cancelled, 8 not reachable now and worth trying again, 9 not allowed,
 // 10 data or device damaged.
-#define ROTA_ERROR_TABLE(X)                                                                                      \
-  X(Ok, 0, 200, 0, "no error")                                                                                   \
-  X(Internal, 1, 500, 1, "a bug in Rota or a failure it has no better word for")                                 \
-  X(InvalidArgument, 2, 400, 2, "an argument has a value that is never allowed")                                 \
-  X(NotFound, 3, 404, 3, "the thing named does not exist")                                                       \
-  X(AlreadyExists, 4, 409, 4, "a thing of this name exists already")                                             \
-  X(Conflict, 5, 409, 4, "another change got there first; read again and retry")                                 \
-  X(FailedPrecondition, 6, 412, 4, "the thing is not in a state that allows this")                               \
-  X(Capacity, 7, 503, 5, "more was asked for than there is room for")                                            \
-  X(QueueFull, 8, 503, 5, "a bounded queue is full")                                                             \
-  X(Timeout, 9, 504, 6, "an operation took longer than its own limit")                                           \
-  X(DeadlineExceeded, 10, 504, 6, "the caller's deadline passed")                                                \
-  X(Cancelled, 11, 499, 7, "the operation was cancelled")                                                        \
-  X(Closed, 12, 410, 4, "the other side, or the object itself, is closed")                                       \
-  X(WouldBlock, 13, 503, 8, "it cannot be done now without waiting")                                             \
-  X(Unavailable, 14, 503, 8, "a service that is needed does not answer")                                         \
-  X(NotLeader, 15, 421, 8, "another host leads; ask that one")                                                   \
-  X(Unauthenticated, 16, 401, 9, "no valid token was given")                                                     \
-  X(PermissionDenied, 17, 403, 9, "the token's role does not allow this")                                        \
-  X(ResourceExhausted, 18, 429, 5, "a quota or a resource of the machine is used up")                            \
-  X(DataLoss, 19, 500, 10, "data that was acknowledged cannot be read back")                                     \
-  X(Corrupt, 20, 500, 10, "data does not have the form or the checksum it must have")                            \
-  X(IoError, 21, 500, 10, "the operating system reported an input or output error")                              \
-  X(NoSpace, 22, 507, 5, "the disk is full")                                                                     \
-  X(ParseError, 23, 400, 2, "text could not be understood; the message says where")                              \
-  X(Unsupported, 24, 501, 2, "this build, system or version cannot do it")                                       \
-  X(TooLarge, 25, 413, 2, "a request or a value is over its size limit")                                         \
-  X(Overloaded, 26, 429, 8, "more work arrives than can be taken; try again later")                              \
-  X(SpawnBudgetExhausted, 100, 429, 5, "the fiber may spawn no more tasks")                                      \
-  X(MemoryBudgetExhausted, 101, 429, 5, "the fiber's memory budget is used up")                                  \
-  X(BudgetExhausted, 102, 429, 5, "another of the fiber's budgets is used up")                                   \
-  X(NurseryNotActive, 103, 409, 4, "the nursery is closing or closed and takes no tasks")                        \
-  X(StackOverflow, 104, 500, 1, "a fiber used more stack than it has")                                           \
-  X(WorkerPanic, 105, 500, 1, "a worker thread died of a fault in the runtime's own loop and was replaced")      \
-  X(CapabilityDenied, 106, 403, 9, "the runtime's profile does not allow this operation")                        \
+#define ROTA_ERROR_TABLE(X)                                                                                 \
+  X(Ok, 0, 200, 0, "no error")                                                                              \
+  X(Internal, 1, 500, 1, "a bug in Rota or a failure it has no better word for")                            \
+  X(InvalidArgument, 2, 400, 2, "an argument has a value that is never allowed")                            \
+  X(NotFound, 3, 404, 3, "the thing named does not exist")                                                  \
+  X(AlreadyExists, 4, 409, 4, "a thing of this name exists already")                                        \
+  X(Conflict, 5, 409, 4, "another change got there first; read again and retry")                            \
+  X(FailedPrecondition, 6, 412, 4, "the thing is not in a state that allows this")                          \
+  X(Capacity, 7, 503, 5, "more was asked for than there is room for")                                       \
+  X(QueueFull, 8, 503, 5, "a bounded queue is full")                                                        \
+  X(Timeout, 9, 504, 6, "an operation took longer than its own limit")                                      \
+  X(DeadlineExceeded, 10, 504, 6, "the caller's deadline passed")                                           \
+  X(Cancelled, 11, 499, 7, "the operation was cancelled")                                                   \
+  X(Closed, 12, 410, 4, "the other side, or the object itself, is closed")                                  \
+  X(WouldBlock, 13, 503, 8, "it cannot be done now without waiting")                                        \
+  X(Unavailable, 14, 503, 8, "a service that is needed does not answer")                                    \
+  X(NotLeader, 15, 421, 8, "another host leads; ask that one")                                              \
+  X(Unauthenticated, 16, 401, 9, "no valid token was given")                                                \
+  X(PermissionDenied, 17, 403, 9, "the token's role does not allow this")                                   \
+  X(ResourceExhausted, 18, 429, 5, "a quota or a resource of the machine is used up")                       \
+  X(DataLoss, 19, 500, 10, "data that was acknowledged cannot be read back")                                \
+  X(Corrupt, 20, 500, 10, "data does not have the form or the checksum it must have")                       \
+  X(IoError, 21, 500, 10, "the operating system reported an input or output error")                         \
+  X(NoSpace, 22, 507, 5, "the disk is full")                                                                \
+  X(ParseError, 23, 400, 2, "text could not be understood; the message says where")                         \
+  X(Unsupported, 24, 501, 2, "this build, system or version cannot do it")                                  \
+  X(TooLarge, 25, 413, 2, "a request or a value is over its size limit")                                    \
+  X(Overloaded, 26, 429, 8, "more work arrives than can be taken; try again later")                         \
+  X(SpawnBudgetExhausted, 100, 429, 5, "the fiber may spawn no more tasks")                                 \
+  X(MemoryBudgetExhausted, 101, 429, 5, "the fiber's memory budget is used up")                             \
+  X(BudgetExhausted, 102, 429, 5, "another of the fiber's budgets is used up")                              \
+  X(NurseryNotActive, 103, 409, 4, "the nursery is closing or closed and takes no tasks")                   \
+  X(StackOverflow, 104, 500, 1, "a fiber used more stack than it has")                                      \
+  X(WorkerPanic, 105, 500, 1, "a worker thread died of a fault in the runtime's own loop and was replaced") \
+  X(CapabilityDenied, 106, 403, 9, "the runtime's profile does not allow this operation")                   \
   X(OutsideRuntime, 107, 409, 4, "called from a thread that is not running a fiber")
 
 namespace rota {

@@ -77,7 +77,8 @@ class ErrorWord {
  public:
   ErrorWord() noexcept = default;
   explicit ErrorWord(ErrorCode code) noexcept : word_((static_cast<std::uintptr_t>(code) << 1) | 1U) {
-    if (code == ErrorCode::kOk) [[unlikely]] result_misuse("an error was made from ErrorCode::kOk");
+    if (code == ErrorCode::kOk) [[unlikely]]
+      result_misuse("an error was made from ErrorCode::kOk");
   }
   explicit ErrorWord(Error&& error) : word_(own(new Error(std::move(error)))) {}
   explicit ErrorWord(const Error& error) : word_(own(new Error(error))) {}
@@ -94,14 +95,16 @@ class ErrorWord {
     return *this;
   }
   ~ErrorWord() {
-    if (word_ != 0) [[unlikely]] drop();
+    if (word_ != 0) [[unlikely]]
+      drop();
   }
 
   void swap(ErrorWord& other) noexcept { std::swap(word_, other.word_); }
   [[nodiscard]] bool ok() const noexcept { return word_ == 0; }
   // REQUIRES: !ok(), not moved from.
   [[nodiscard]] const Error& get() const noexcept {
-    if (word_ == kMovedFrom) [[unlikely]] result_misuse("a moved-from error was used");
+    if (word_ == kMovedFrom) [[unlikely]]
+      result_misuse("a moved-from error was used");
     return owns() ? *pointer() : bare_error(bare());
   }
   [[nodiscard]] Error take() && {
@@ -118,7 +121,8 @@ class ErrorWord {
   static constexpr std::uintptr_t kMovedFrom = ~std::uintptr_t{0};
 
   static std::uintptr_t own(Error* error) noexcept {
-    if (error->code == ErrorCode::kOk) [[unlikely]] result_misuse("an Error has the code ErrorCode::kOk");
+    if (error->code == ErrorCode::kOk) [[unlikely]]
+      result_misuse("an Error has the code ErrorCode::kOk");
     return reinterpret_cast<std::uintptr_t>(error);
   }
   [[nodiscard]] bool owns() const noexcept { return word_ != 0 && (word_ & 1U) == 0; }
@@ -143,8 +147,8 @@ class Result;
 
 namespace detail {
 template <class U>
-inline constexpr bool kIsErrorLike = std::is_same_v<U, Error> || std::is_same_v<U, ErrorCode> ||
-                                     std::is_same_v<U, Failure>;
+inline constexpr bool kIsErrorLike =
+    std::is_same_v<U, Error> || std::is_same_v<U, ErrorCode> || std::is_same_v<U, Failure>;
 template <class U>
 inline constexpr bool kIsResult = false;
 template <class U>
@@ -165,9 +169,9 @@ class [[nodiscard]] Result {
              std::is_constructible_v<T, U &&>)
   explicit(!std::is_convertible_v<U&&, T>) Result(U&& value) : value_(std::forward<U>(value)) {}  // NOLINT
 
-  Result(Error error) : word_(std::move(error)) {}                          // NOLINT(*-explicit-*)
-  Result(ErrorCode code) noexcept : word_(code) {}                          // NOLINT(*-explicit-*)
-  Result(detail::Failure&& f) noexcept : word_(std::move(f.word)) {}        // NOLINT(*-explicit-*)
+  Result(Error error) : word_(std::move(error)) {}                    // NOLINT(*-explicit-*)
+  Result(ErrorCode code) noexcept : word_(code) {}                    // NOLINT(*-explicit-*)
+  Result(detail::Failure&& f) noexcept : word_(std::move(f.word)) {}  // NOLINT(*-explicit-*)
 
   Result(Result&& other) noexcept(std::is_nothrow_move_constructible_v<T>) : word_(std::move(other.word_)) {
     if (word_.ok()) std::construct_at(std::addressof(value_), std::move(other.value_));
@@ -233,10 +237,12 @@ class [[nodiscard]] Result {
 
  private:
   void require_value() const {
-    if (!word_.ok()) [[unlikely]] detail::value_of_error(word_.get());
+    if (!word_.ok()) [[unlikely]]
+      detail::value_of_error(word_.get());
   }
   void require_error() const {
-    if (word_.ok()) [[unlikely]] detail::result_misuse("error() of a Result that has a value");
+    if (word_.ok()) [[unlikely]]
+      detail::result_misuse("error() of a Result that has a value");
   }
   // If constructing or assigning T throws, this holds what it held before, or T's half-assigned value.
   template <class Other>
@@ -276,7 +282,8 @@ class [[nodiscard]] Result<void> {
 
   // REQUIRES: ok().
   void value() const {
-    if (!word_.ok()) [[unlikely]] detail::value_of_error(word_.get());
+    if (!word_.ok()) [[unlikely]]
+      detail::value_of_error(word_.get());
   }
   // REQUIRES: !ok().
   [[nodiscard]] const Error& error() const {
@@ -295,7 +302,8 @@ class [[nodiscard]] Result<void> {
 
  private:
   void require_error() const {
-    if (word_.ok()) [[unlikely]] detail::result_misuse("error() of a Result that is ok");
+    if (word_.ok()) [[unlikely]]
+      detail::result_misuse("error() of a Result that is ok");
   }
   detail::ErrorWord word_;
 };
@@ -310,17 +318,19 @@ static_assert(sizeof(Result<void*>) == 2 * sizeof(void*));
 
 // Evaluates an expression of type Result<...>; on an error, returns it from the enclosing function. A value is dropped.
 #define ROTA_TRY(...) ROTA_DETAIL_TRY(ROTA_DETAIL_CONCAT(rota_try_, __COUNTER__), (__VA_ARGS__))
-#define ROTA_DETAIL_TRY(name, expression)                              \
-  do {                                                                 \
-    auto&& name = expression;                                          \
-    if (!name.ok()) [[unlikely]] return std::move(name).take_failure(); \
+#define ROTA_DETAIL_TRY(name, expression)    \
+  do {                                       \
+    auto&& name = expression;                \
+    if (!name.ok()) [[unlikely]]             \
+      return std::move(name).take_failure(); \
   } while (false)
 
 // The same, and gives the value to `target`: a declaration (`const auto x`) or something that exists.
 // It is several statements: use it as a line of its own inside braces.
 #define ROTA_TRY_ASSIGN(target, ...) \
   ROTA_DETAIL_TRY_ASSIGN(ROTA_DETAIL_CONCAT(rota_try_, __COUNTER__), target, (__VA_ARGS__))
-#define ROTA_DETAIL_TRY_ASSIGN(name, target, expression)            \
-  auto name = expression;                                           \
-  if (!name.ok()) [[unlikely]] return std::move(name).take_failure(); \
+#define ROTA_DETAIL_TRY_ASSIGN(name, target, expression) \
+  auto name = expression;                                \
+  if (!name.ok()) [[unlikely]]                           \
+    return std::move(name).take_failure();               \
   target = std::move(name).value()

@@ -107,8 +107,8 @@ std::size_t AssertPiece::print(char* out, std::size_t capacity) const noexcept {
     case Kind::kPointer: {
       digits[0] = '0';
       digits[1] = 'x';
-      const auto result = std::to_chars(digits + 2, digits + sizeof digits, reinterpret_cast<std::uintptr_t>(pointer_),
-                                        16);
+      const auto result =
+          std::to_chars(digits + 2, digits + sizeof digits, reinterpret_cast<std::uintptr_t>(pointer_), 16);
       text = {digits, static_cast<std::size_t>(result.ptr - digits)};
       break;
     }

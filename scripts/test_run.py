@@ -1,0 +1,271 @@
+"""The test run behind ./dev test: test_run.py [FILTER] [--preset PRESET]
+
+Without a filter everything runs: the static checks, the contract, the tests of the scripts, the dev build's tests, header
+self-containment, the installed package and its consumers, and the sanitizer builds of SANITIZED. With a filter, the
+matching tests of one preset. One line a suite; the last line is `N passed, N failed`.
+"""
+
+import argparse
+import concurrent.futures
+import glob
+import os
+import platform
+import re
+import subprocess
+import sys
+import time
+
+import build
+import steps
+
+# The rooms whose tests run under the sanitizers as well. A room joins once it has threads, memory or parsing to get
+# wrong, which is nearly at once.
+SANITIZED = {
+    "asan-ubsan": ["base", "fiber"],
+    "tsan": ["base", "fiber"],
+}
+SANITIZER_OPTIONS = {
+    "ASAN_OPTIONS": "abort_on_error=0:detect_stack_use_after_return=0:strict_string_checks=1:check_initialization_order=1",
+    "LSAN_OPTIONS": "print_suppressions=0",
+    "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1:history_size=4",
+}
+TIMEOUT_S = 600
+JOBS = os.cpu_count() or 1
+
+
+class Tally:
+    """What the whole run came to."""
+
+    def __init__(self):
+        self.passed = 0
+        self.failed = 0
+
+    def suite(self, title, passed, failed, seconds, skipped=0, command=None, log=None, part=None):
+        """Counts a suite and prints its line."""
+        self.passed += passed
+        self.failed += failed
+        words = [f"{passed} passed"] + [f"{skipped} skipped"] * bool(skipped) + [f"{failed} FAILED"] * bool(failed)
+        steps.line(title, ", ".join(words), seconds)
+        if failed and command:
+            steps.report_failure(command, log, part)
+
+    def step(self, title, ok):
+        """Counts a step that has printed its own line; one that only prepares counts when it fails."""
+        self.failed += not ok
+        return ok
+
+
+def fixed_layout():
+    """A prefix that turns address randomisation off: g++ 12's sanitizers cannot start under much of it."""
+    prefix = ["setarch", platform.machine(), "-R"]
+    try:
+        works = subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode == 0
+    except OSError:
+        works = False
+    return prefix if works else []
+
+
+def test_programs(preset, rooms=None):
+    """(kind, name, command) of each test program of a build, from the list that CMake wrote."""
+    with open(os.path.join(build.folder(preset), "tests.list"), encoding="utf-8") as file:
+        for text in file:
+            kind, room, name, *command = text.split()
+            if rooms is None or room in rooms:
+                yield kind, name, command
+
+
+class Outcome:
+    """What one process said. GoogleTest's own lines are counted, so that a crash loses no result."""
+
+    def __init__(self, kind, command, log, status):
+        self.command, self.log = command, log
+        self.passed = self.failed = self.skipped = 0
+        self.part = None
+        self.failures = []
+        if kind == "gtest":
+            self.count(log)
+            if status != 0 and not self.failed:  # The process ended badly although no test did.
+                self.failed = 1
+                self.part = steps.failing_part(log)
+        else:
+            self.passed, self.failed = (1, 0) if status == 0 else (0, 1)
+        if status is None:
+            self.part = (self.part or []) + [f"not done after {TIMEOUT_S} s"]
+
+    def count(self, log):
+        running, start = None, 0
+        with open(log, encoding="utf-8", errors="replace") as file:
+            lines = file.read().splitlines()
+        part = []
+        for i, text in enumerate(lines):
+            match = re.match(r"\[ (RUN     |      OK| FAILED |SKIPPED) \] ([\w/.]+)", text)
+            # Output of the test itself may stand before the mark of its end.
+            end = re.search(r"\[( +OK|  FAILED | +SKIPPED) \] ([\w/.]+).*\(\d+ ms\)$", text)
+            if match and match.group(1).strip() == "RUN":
+                running, start = match.group(2), i
+            elif end and end.group(2) == running:
+                verdict = end.group(1).strip()
+                self.passed += verdict == "OK"
+                self.skipped += verdict == "SKIPPED"
+                if verdict == "FAILED":
+                    self.failures.append(running)
+                    part += lines[start:i + 1]
+                running = None
+        if running is not None:
+            self.failures.append(running)
+            part += [f"{running} did not end:"] + steps.failing_part(log)
+        self.failed = len(self.failures)
+        self.part = part[:80] or None
+
+
+def run_program(preset, kind, name, command, prefix, gtest_filter, shard):
+    env = build.environment()
+    for key, value in SANITIZER_OPTIONS.items():
+        env.setdefault(key, value)
+    full = prefix + command
+    if kind == "gtest":
+        if gtest_filter:
+            full = full + [f"--gtest_filter={gtest_filter}"]
+        env["GTEST_TOTAL_SHARDS"], env["GTEST_SHARD_INDEX"] = str(JOBS), str(shard)
+        env["GTEST_BRIEF"] = "0"
+    log = steps.log_path(f"{preset}_{name}" + (f"_{shard}" if kind == "gtest" else ""))
+    start = time.monotonic()
+    status = steps.execute(full, log, env=env, timeout=TIMEOUT_S)
+    return Outcome(kind, full, log, status), time.monotonic() - start
+
+
+def run_programs(tally, preset, programs):
+    """Runs (kind, name, command, filter) each; GoogleTest programs in as many shards as there are cores."""
+    prefix = fixed_layout() if preset in SANITIZED else []
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        running = [(name, [pool.submit(run_program, preset, kind, name, command, prefix, gtest_filter, shard)
+                           for shard in range(JOBS if kind == "gtest" else 1)])
+                   for kind, name, command, gtest_filter in programs]
+        for name, shards in running:
+            steps.progress(f"{preset} {name}", "...")
+            results = [shard.result() for shard in shards]
+            outcomes = [outcome for outcome, _ in results]
+            passed, failed, skipped = (sum(getattr(o, what) for o in outcomes) for what in ("passed", "failed", "skipped"))
+            if passed + failed + skipped == 0:
+                continue  # The filter names nothing here.
+            bad = next((o for o in outcomes if o.failed), None)
+            command = bad.command if bad else None
+            if bad and bad.failures:
+                command = [c for c in command if not c.startswith("--gtest_filter")]
+                command = command + ["--gtest_filter=" + ":".join(bad.failures)]
+            tally.suite(f"{preset} {name}", passed, failed, max(seconds for _, seconds in results), skipped, command,
+                        bad and bad.log, bad and bad.part)
+
+
+def python(*arguments):
+    return ["/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else "python3", "-B", *arguments]
+
+
+def lint(tally):
+    """The static checks, one by one: each is a check of its own in the count."""
+    start = time.monotonic()
+    command = python("scripts/lint/run.py")
+    log = steps.log_path("lint")
+    status = steps.execute(command, log)
+    with open(log, encoding="utf-8") as file:
+        text = file.read()
+    passed = len(re.findall(r"^lint .* ok$", text, re.MULTILINE))
+    failed = len(re.findall(r"^lint .* FAILED$", text, re.MULTILINE)) or (1 if status != 0 else 0)
+    shown = [t for t in text.splitlines()[1:] if not t.endswith(" ok")]
+    tally.suite("lint", passed, failed, time.monotonic() - start, command=command, log=log, part=shown)
+
+
+def contract(tally):
+    start = time.monotonic()
+    command = python("scripts/contract.py", "--brief")
+    log = steps.log_path("contract")
+    status = steps.execute(command, log)
+    tally.suite("contract", int(status == 0), int(status != 0), time.monotonic() - start, command=command, log=log)
+
+
+def script_tests(tally, folder, title):
+    """Python's unittest over a folder: *_test.py."""
+    start = time.monotonic()
+    command = python("-m", "unittest", "discover", "-s", folder, "-p", "*_test.py")
+    log = steps.log_path(title)
+    status = steps.execute(command, log, env=build.environment(), timeout=TIMEOUT_S)
+    with open(log, encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    ran = re.search(r"^Ran (\d+) test", text, re.MULTILINE)
+    counts = {word: int(n) for word, n in re.findall(r"(failures|errors|skipped)=(\d+)", text)}
+    failed = counts.get("failures", 0) + counts.get("errors", 0)
+    if status != 0 or not ran or int(ran.group(1)) == 0:
+        failed = max(failed, 1)
+    skipped = counts.get("skipped", 0)
+    passed = max(0, (int(ran.group(1)) if ran else 0) - failed - skipped)
+    tally.suite(title, passed, failed, time.monotonic() - start, skipped, command, log)
+
+
+def sanitizers(tally):
+    for preset, rooms in SANITIZED.items():
+        if not tally.step(preset, build.configure(preset)):
+            continue
+        programs = [(kind, name, command, None) for kind, name, command in test_programs(preset, rooms)]
+        if programs and tally.step(preset, build.build(preset, [name for _, name, _, _ in programs])):
+            run_programs(tally, preset, programs)
+
+
+def fuzzers(tally):
+    """Each fuzzer for a few seconds: proof that it builds and that nothing lies at the surface."""
+    if not glob.glob(os.path.join(steps.ROOT, "src", "*", "*_fuzz.cc")):
+        return
+    if tally.step("fuzz", build.build("fuzz")):
+        fuzzed = glob.glob(os.path.join(build.folder("fuzz"), "src", "*", "*_fuzz"))
+        run_programs(tally, "fuzz", [("program", os.path.basename(path), [path, "-max_total_time=5", "-seed=1"], None)
+                                     for path in sorted(fuzzed)])
+
+
+def everything(tally):
+    lint(tally)
+    contract(tally)
+    if tally.step("dev", build.build("dev")):
+        run_programs(tally, "dev", [(kind, name, command, None) for kind, name, command in test_programs("dev")])
+        ok = build.build("dev", ["headers"], title="every header compiles alone")
+        tally.step("headers", ok)
+        tally.passed += ok
+    script_tests(tally, "tests/checks", "checks")
+    script_tests(tally, "tests/consumer", "consumer")
+    if os.path.isdir(os.path.join(steps.ROOT, "bench", "tests")):
+        script_tests(tally, "bench/tests", "bench harness")
+    sanitizers(tally)
+    fuzzers(tally)
+
+
+def matching(tally, preset, wanted):
+    """A filter names a program, or cases: a word anywhere in their names, or a pattern of GoogleTest's."""
+    if not tally.step(preset, build.build(preset)):
+        return
+    pattern = wanted if re.search(r"[*:?]", wanted) else f"*{wanted}*"
+    programs = []
+    for kind, name, command in test_programs(preset):
+        if wanted in name:
+            programs.append((kind, name, command, None))
+        elif kind == "gtest":
+            programs.append((kind, name, command, pattern))
+    run_programs(tally, preset, programs)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="./dev test", description="Builds and tests.")
+    parser.add_argument("filter", nargs="?", help="a test program, or a word in a test's name, or a GoogleTest pattern")
+    parser.add_argument("--preset", default="dev", choices=build.presets(), help="with a filter: which build")
+    args = parser.parse_args()
+    tally = Tally()
+    if args.filter is None and args.preset == "dev":
+        everything(tally)
+    else:
+        matching(tally, args.preset, args.filter or "*")
+    if tally.passed + tally.failed == 0:
+        print(f"no test matches '{args.filter}'")
+    print(f"{tally.passed} passed, {tally.failed} failed")
+    return 0 if tally.passed and not tally.failed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -11,7 +11,7 @@
 #   x_bench.cc            all of them are one Google Benchmark program, <room>_bench
 #   x_fuzz.cc             a libFuzzer program of its own, <room>_x_fuzz
 # DEPS are other rooms and must be allowed by src/rooms.txt; NEEDS are libraries of cmake/RotaSystemLibs.cmake, not seen
-# by users of the room. INTERNAL rooms are not installed.
+# by users of the room. An INTERNAL room is for tests: it is built only with them, and never installed.
 
 # Reads src/rooms.txt: sets ROTA_ROOMS (in order) and ROTA_MAY_USE_<room> for the caller.
 macro(rota_read_rooms)
@@ -61,6 +61,9 @@ function(rota_room room)
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "rota_room(${room}): unknown argument ${arg_UNPARSED_ARGUMENTS}")
   endif()
+  if(arg_INTERNAL AND NOT ROTA_BUILD_TESTS)
+    return()
+  endif()
   foreach(dep IN LISTS arg_DEPS)
     if(NOT dep IN_LIST ROTA_MAY_USE_${room})
       message(FATAL_ERROR "rota_room(${room}): may not depend on ${dep} (src/rooms.txt)")
@@ -85,7 +88,9 @@ function(rota_room room)
   add_library(${library} STATIC ${sources})
   add_library(rota::${room} ALIAS ${library})
   rota_target(${library})
-  set_target_properties(${library} PROPERTIES EXPORT_NAME ${room} POSITION_INDEPENDENT_CODE ON)
+  # Position-independent only if the user asks (CMAKE_POSITION_INDEPENDENT_CODE): -fPIC makes each access to a
+  # thread_local slower, and the fiber runtime lives by them.
+  set_target_properties(${library} PROPERTIES EXPORT_NAME ${room})
   target_include_directories(${library} PUBLIC
     $<BUILD_INTERFACE:${rota_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_definitions(${library} PUBLIC ${arg_DEFINES})

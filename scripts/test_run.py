@@ -2,7 +2,7 @@
 
 Without a filter everything runs: the static checks, the contract, the tests of the scripts, the dev build's tests, header
 self-containment, the installed package and its consumers, and the sanitizer builds of SANITIZED. With a filter, the
-matching tests of one preset. One line a suite; the last line is `N passed, N failed`.
+matching tests of one preset, or one suite of SUITES. One line a suite; the last line is `N passed, N failed`.
 """
 
 import argparse
@@ -185,7 +185,9 @@ def contract(tally):
 
 
 def script_tests(tally, folder, title):
-    """Python's unittest over a folder: *_test.py."""
+    """Python's unittest over a folder: *_test.py. A folder without any is not there yet."""
+    if not glob.glob(os.path.join(steps.ROOT, folder, "*_test.py")):
+        return
     start = time.monotonic()
     command = python("-m", "unittest", "discover", "-s", folder, "-p", "*_test.py")
     log = steps.log_path(title)
@@ -221,20 +223,32 @@ def fuzzers(tally):
                                      for path in sorted(fuzzed)])
 
 
-def everything(tally):
-    lint(tally)
-    contract(tally)
+def dev_tests(tally):
     if tally.step("dev", build.build("dev")):
         run_programs(tally, "dev", [(kind, name, command, None) for kind, name, command in test_programs("dev")])
-        ok = build.build("dev", ["headers"], title="every header compiles alone")
-        tally.step("headers", ok)
-        tally.passed += ok
-    script_tests(tally, "tests/checks", "checks")
-    script_tests(tally, "tests/consumer", "consumer")
-    if os.path.isdir(os.path.join(steps.ROOT, "bench", "tests")):
-        script_tests(tally, "bench/tests", "bench harness")
-    sanitizers(tally)
-    fuzzers(tally)
+
+
+def headers(tally):
+    ok = tally.step("headers", build.build("dev", ["headers"], title="every header compiles alone"))
+    tally.passed += ok
+
+
+def scripts_in(folder):
+    return lambda tally: script_tests(tally, folder, folder)
+
+
+# In the order they run: what is quick and fails often comes first. Each name is also a filter.
+SUITES = {
+    "lint": lint,
+    "contract": contract,
+    "dev": dev_tests,
+    "headers": headers,
+    "tests/checks": scripts_in("tests/checks"),
+    "tests/consumer": scripts_in("tests/consumer"),
+    "bench/tests": scripts_in("bench/tests"),
+    "sanitizers": sanitizers,
+    "fuzz": fuzzers,
+}
 
 
 def matching(tally, preset, wanted):
@@ -253,12 +267,17 @@ def matching(tally, preset, wanted):
 
 def main():
     parser = argparse.ArgumentParser(prog="./dev test", description="Builds and tests.")
-    parser.add_argument("filter", nargs="?", help="a test program, or a word in a test's name, or a GoogleTest pattern")
+    parser.add_argument("filter", nargs="?", 
+                        help="a suite (" + ", ".join(SUITES) + "), a test program, a word in a test's name, or a GoogleTest "
+                             "pattern")
     parser.add_argument("--preset", default="dev", choices=build.presets(), help="with a filter: which build")
     args = parser.parse_args()
     tally = Tally()
     if args.filter is None and args.preset == "dev":
-        everything(tally)
+        for suite in SUITES.values():
+            suite(tally)
+    elif args.filter in SUITES:
+        SUITES[args.filter](tally)
     else:
         matching(tally, args.preset, args.filter or "*")
     if tally.passed + tally.failed == 0:

@@ -47,7 +47,7 @@ WORDS = {
     "an unstable hash": r"\bstd::hash\b|\bstd::_Hash\w*",
     "floating point": r"\b(?:float|double|_Float\d+|__float128|float_t|double_t)\b|\bstd::(?:stof|stod|strtod|lround|"
                       r"llround|sqrt|pow|exp|log2?|ceil|floor|round)\b|"
-                      r"(?<![\w.])(?:(?!0[xX])\d[\d']*\.\d*|\.\d+|(?!0[xX])\d[\d']*(?=[eE][+-]?\d))(?:[eE][+-]?\d+)?[fFlL]?\b",
+                      r"(?<![\w.])(?:(?!0[xX])\d[\d']*\.\d*|\.\d+|(?!0[xX])\d[\d']*(?=[eE][+-]?\d))(?:[eE][+-]?\d+)?[fFlL]?",
 }
 HEADER_OF = {header: why for why, names in HEADERS.items() for header in names.split()}
 PATTERNS = [(why, re.compile(pattern)) for why, pattern in WORDS.items()]

@@ -1,0 +1,154 @@
+"""./dev and the test run: a planted violation fails the whole run, results are counted right, failures are named."""
+
+import os
+import re
+import sys
+import unittest
+
+from support import ROOT, CheckCase
+
+sys.path.insert(0, os.path.join(ROOT, "scripts"))
+
+GOOD = "echo '[ RUN      ] A.One'; echo '[       OK ] A.One (0 ms)'; echo '[  SKIPPED ] x'\n"
+BAD = ("echo '[ RUN      ] A.Two'; echo 'a_test.cc:7: Failure'; echo 'Expected: 1'; echo '[  FAILED  ] A.Two (3 ms)'; "
+       "echo '[  FAILED  ] 1 test, listed below:'; echo '[  FAILED  ] A.Two'\n")
+
+
+class DevTest(CheckCase):
+    def last_line(self, said):
+        return said.rstrip().splitlines()[-1]
+
+    def test_help_names_every_command(self):
+        status, said = self.run_script("./dev", "--help")
+        self.assertEqual(status, 0)
+        for command in ("setup", "build", "run", "test", "bench", "contract", "lint", "format", "clean"):
+            self.assertRegex(said, rf"(?m)^  {command}\b")
+
+    def test_an_unknown_command_or_preset_is_refused_with_the_choices(self):
+        status, said = self.run_script("./dev", "fly")
+        self.assertEqual(status, 2)
+        self.assertIn("no command 'fly'", said)
+        status, said = self.run_script("./dev", "build", "fast")
+        self.assertEqual(status, 1)
+        self.assertIn("dev release asan-ubsan tsan coverage fuzz", said)
+
+    def test_clean_tree_passes_the_test_run(self):
+        for suite, passed in (("lint", 5), ("contract", 1)):
+            status, said = self.run_script("./dev", "test", suite)
+            self.assertEqual(status, 0, said)
+            self.assertEqual(self.last_line(said), f"{passed} passed, 0 failed")
+
+    def test_planted_violations_fail_the_test_run(self):
+        planted = [
+            ("lint", "src/graph/dag.cc", '#include "fiber/run.h"\n', "src/graph/dag.cc:1", "4 passed, 1 failed"),
+            ("lint", "src/fleet/brain.cc", "auto t = clock.now();\n", "src/fleet/brain.cc:1", "4 passed, 1 failed"),
+            ("contract", "docs/CONTRACT.md", "- **F-3** Uncited.\n", "F-3", "0 passed, 1 failed"),
+        ]
+        for suite, path, text, named, last in planted:
+            with self.subTest(path=path):
+                self.plant(path, text)
+                status, said = self.run_script("./dev", "test", suite)
+                self.assertEqual(status, 1, said)
+                self.assertIn(named, said)
+                self.assertIn("failed: ", said)
+                self.assertIn(f"log:    build/logs/{suite}.log", said)
+                self.assertEqual(self.last_line(said), last)
+                os.remove(os.path.join(self.root, path))
+
+    def test_bench_says_what_does_not_exist_yet(self):
+        status, said = self.run_script("./dev", "bench")
+        self.assertEqual(status, 1)
+        self.assertIn("no benchmarks yet", said)
+
+
+class SetupTest(CheckCase):
+    def setup_on(self, os_release, *groups):
+        self.plant("os-release", os_release)
+        return self.run_script("scripts/setup", *groups,
+                               env={"ROTA_NO_SETUP": "", "ROTA_OS_RELEASE": os.path.join(self.root, "os-release")})
+
+    def test_an_unknown_system_gets_a_sentence(self):
+        for os_release in ('ID=fedora\nVERSION_ID=40\nPRETTY_NAME="Fedora Linux 40"\n', 'ID=debian\nVERSION_ID="11"\n'
+                           'PRETTY_NAME="Debian 11"\n'):
+            status, said = self.setup_on(os_release)
+            self.assertEqual(status, 1)
+            self.assertRegex(said, r"setup knows Debian 12 or newer, and this is (Fedora Linux 40|Debian 11)\.")
+            self.assertIn("cmake", said)
+
+    def test_nothing_missing_is_silent(self):
+        self.plant("scripts/packages.txt", "[build]\ndpkg  # surely there\n[test]\nbash\n")
+        status, said = self.setup_on('ID=debian\nVERSION_ID="12"\n')
+        self.assertEqual((status, said), (0, ""))
+
+    def test_a_failed_install_names_command_and_log(self):
+        self.plant("scripts/packages.txt", "[build]\nno-such-package-of-rota\n")
+        self.plant("bin/apt-get", "#!/bin/sh\necho E: Unable to locate package\nexit 100\n")
+        self.plant("bin/sudo", '#!/bin/sh\nexec "$@"\n')
+        for name in ("apt-get", "sudo"):
+            os.chmod(os.path.join(self.root, "bin", name), 0o755)
+        self.plant("os-release", 'ID=debian\nVERSION_ID="12"\n')
+        status, said = self.run_script("scripts/setup", "build", env={
+            "ROTA_NO_SETUP": "", "ROTA_OS_RELEASE": os.path.join(self.root, "os-release"),
+            "PATH": os.path.join(self.root, "bin") + ":" + os.environ["PATH"]})
+        self.assertEqual(status, 1)
+        self.assertIn("Unable to locate package", said)
+        self.assertRegex(said, r"failed: .*apt-get.*no-such-package-of-rota")
+        self.assertIn("build/logs/setup.log", said)
+
+
+class CountTest(CheckCase):
+    """The counting of test programs, with scripts in place of GoogleTest programs."""
+
+    def count(self, kind, body):
+        """What the test run says of one program."""
+        self.plant("build/dev/program", "#!/bin/sh\n" + body)
+        os.chmod(os.path.join(self.root, "build/dev/program"), 0o755)
+        self.plant("build/dev/tests.list", f"{kind} fiber program {self.root}/build/dev/program\n")
+        script = ("import sys; sys.path.insert(0, 'scripts'); import test_run; test_run.JOBS = 1; test_run.TIMEOUT_S = 2; "
+                  "tally = test_run.Tally(); "
+                  "test_run.run_programs(tally, 'dev', [(*p, None) for p in test_run.test_programs('dev')]); "
+                  "print(tally.passed, tally.failed)")
+        status, said = self.run_script(sys.executable, "-B", "-c", script)
+        self.assertEqual(status, 0, said)
+        return tuple(int(n) for n in said.split()[-2:]), said
+
+    def test_passes_failures_and_skips(self):
+        counted, said = self.count("gtest", GOOD + BAD + "exit 1\n")
+        self.assertEqual(counted, (1, 1), said)
+        self.assertIn("a_test.cc:7: Failure", said)
+        self.assertIn("build/dev/program --gtest_filter=A.Two", said)
+
+    def test_a_crash_is_a_failure_that_names_the_test(self):
+        counted, said = self.count("gtest", GOOD + "echo '[ RUN      ] A.Crash'; kill -SEGV $$\n")
+        self.assertEqual(counted, (1, 1), said)
+        self.assertIn("A.Crash did not end", said)
+
+    def test_a_bad_end_after_good_tests_is_a_failure(self):
+        counted, said = self.count("gtest", GOOD + "echo 'LeakSanitizer: detected memory leaks'; exit 23\n")
+        self.assertEqual(counted, (1, 1), said)
+        self.assertIn("LeakSanitizer", said)
+
+    def test_a_test_without_end_is_stopped(self):
+        counted, said = self.count("gtest", "echo '[ RUN      ] A.Hangs'; sleep 60 & wait\n")
+        self.assertEqual(counted, (0, 1), said)
+        self.assertIn("not done after 2 s", said)
+
+    def test_output_before_the_mark_does_not_hide_it(self):
+        counted, said = self.count("gtest", "echo '[ RUN      ] A.One'; echo 'printed[       OK ] A.One (0 ms)'\n")
+        self.assertEqual(counted, (1, 0), said)
+
+    def test_other_programs_count_as_one(self):
+        self.assertEqual(self.count("program", "exit 0\n")[0], (1, 0))
+        self.assertEqual(self.count("program", "exit 3\n")[0], (0, 1))
+
+    def test_a_run_without_tests_fails(self):
+        self.plant("empty.py", "import sys; sys.path.insert(0, 'scripts'); import test_run; "
+                               "test_run.SUITES = {'lint': lambda tally: None}; sys.argv = ['test', 'lint']; "
+                               "sys.exit(test_run.main())\n")
+        status, said = self.run_script(sys.executable, "-B", "empty.py")
+        self.assertEqual(status, 1)
+        self.assertTrue(re.search(r"^0 passed, 0 failed$", said, re.MULTILINE), said)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,115 @@
+"""What a user does with Rota works: install it, find it, link it, move it, or take it in as a subdirectory.
+
+The package is built once, as a release, into build/consumer; a second run builds only what changed.
+"""
+
+import os
+import shutil
+import subprocess
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+OUT = os.path.join(ROOT, "build", "consumer")
+PREFIX = os.path.join(OUT, "moved")  # Where the installed tree is used: not where it was installed.
+
+
+def run(*command, env=None):
+    """(exit status, all it said)"""
+    done = subprocess.run(command, cwd=OUT, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+class ConsumerTest(unittest.TestCase):
+    def must(self, *command, env=None):
+        status, said = run(*command, env=env)
+        self.assertEqual(status, 0, f"{' '.join(command)}\n{said}")
+        return said
+
+    @classmethod
+    def setUpClass(cls):
+        os.makedirs(OUT, exist_ok=True)
+        prefix = os.path.join(OUT, "prefix")
+        for folder in (prefix, PREFIX):
+            shutil.rmtree(folder, ignore_errors=True)
+        for command in (
+                ("cmake", "-G", "Ninja", "-S", ROOT, "-B", "package", "-DCMAKE_BUILD_TYPE=Release", "-DROTA_BUILD_TESTS=OFF",
+                 "-DROTA_BUILD_EXAMPLES=OFF"),
+                ("cmake", "--build", "package"),
+                ("cmake", "--install", "package", "--prefix", prefix)):
+            status, said = run(*command)
+            if status != 0:
+                raise AssertionError(f"{' '.join(command)}\n{said}")
+        os.rename(prefix, PREFIX)
+
+    def consumer(self, name, *options):
+        """Configures a user's project in a fresh folder."""
+        shutil.rmtree(os.path.join(OUT, name), ignore_errors=True)
+        project = "subdirectory" if name in ("subdirectory", "fetch_content") else "installed"
+        return run("cmake", "-G", "Ninja", "-S", os.path.join(HERE, project), "-B", name, f"-DCMAKE_PREFIX_PATH={PREFIX}",
+                   "-DCMAKE_BUILD_TYPE=Release", *options)
+
+    def build_and_run(self, name, target="consumer"):
+        self.must("cmake", "--build", name, "--target", target)
+        self.assertRegex(self.must(f"{name}/consumer"), r"^rota \d+\.\d+\.\d+ works\n$")
+
+    def test_find_package(self):
+        status, said = self.consumer("all_components")
+        self.assertEqual(status, 0, said)
+        self.build_and_run("all_components")
+
+    def test_a_component_brings_what_it_stands_on_and_no_more(self):
+        status, said = self.consumer("only_base", "-DCOMPONENTS=base", "-DEXPECT_ABSENT=fiber")
+        self.assertEqual(status, 0, said)
+        self.build_and_run("only_base")
+        status, said = self.consumer("only_fiber", "-DCOMPONENTS=fiber")
+        self.assertEqual(status, 0, said)
+        self.build_and_run("only_fiber")
+
+    def test_an_unknown_component_gets_a_sentence(self):
+        status, said = self.consumer("unknown", "-DCOMPONENTS=teapot")
+        self.assertNotEqual(status, 0)
+        self.assertIn("there is no component 'teapot'; there are: base", " ".join(said.split()))
+
+    def test_a_newer_version_than_this_is_not_found(self):
+        os.makedirs(os.path.join(OUT, "newer"), exist_ok=True)
+        with open(os.path.join(OUT, "newer", "CMakeLists.txt"), "w", encoding="utf-8") as file:
+            file.write("cmake_minimum_required(VERSION 3.25)\nproject(x CXX)\nfind_package(rota 99 CONFIG REQUIRED)\n")
+        status, said = run("cmake", "-G", "Ninja", "-S", "newer", "-B", "newer/out", f"-DCMAKE_PREFIX_PATH={PREFIX}")
+        self.assertNotEqual(status, 0)
+        self.assertIn('compatible with requested version "99"', " ".join(said.split()))
+
+    def test_pkg_config(self):
+        env = {"PKG_CONFIG_PATH": os.path.join(PREFIX, "lib", "pkgconfig")}
+        flags = self.must("pkg-config", "--cflags", "--libs", "rota", env=env).split()
+        self.must("g++", "-o", "by_pkg_config", os.path.join(HERE, "use_rota.cc"), *flags)
+        self.assertIn("works", self.must("./by_pkg_config"))
+
+    def test_only_public_headers_are_installed(self):
+        self.assertEqual(os.listdir(os.path.join(PREFIX, "include")), ["rota"])
+        installed = {os.path.relpath(os.path.join(folder, name), PREFIX)
+                     for folder, _, names in os.walk(os.path.join(PREFIX, "include")) for name in names}
+        ours = {os.path.relpath(os.path.join(folder, name), ROOT)
+                for folder, _, names in os.walk(os.path.join(ROOT, "include")) for name in names if name.endswith(".h")}
+        self.assertEqual(installed, ours)
+
+    def test_installed_files_name_no_folder_of_the_build(self):
+        for folder, _, names in os.walk(os.path.join(PREFIX, "lib")):
+            for name in names:
+                if name.endswith((".cmake", ".pc")):
+                    with open(os.path.join(folder, name), encoding="utf-8") as file:
+                        self.assertNotIn(ROOT, file.read(), name)
+
+    def test_add_subdirectory_changes_nothing_of_its_parent(self):
+        status, said = self.consumer("subdirectory", f"-DROTA_FOLDER={ROOT}")
+        self.assertEqual(status, 0, said)
+        self.build_and_run("subdirectory")
+
+    def test_fetch_content(self):
+        status, said = self.consumer("fetch_content", f"-DROTA_FOLDER={ROOT}", "-DBY_FETCH_CONTENT=ON")
+        self.assertEqual(status, 0, said)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,4 +1,6 @@
-"""Configures (once) and builds a preset: build.py PRESET [TARGET...]. Also used by test_run.py."""
+"""Configures and builds a preset: build.py PRESET [--configure] [TARGET...]. Also used by test_run.py.
+
+It configures when it never did; --configure does it again."""
 
 import json
 import os
@@ -31,6 +33,10 @@ def configure(preset):
     settings = os.path.join(steps.ROOT, "CMakePresets.json")
     if os.path.exists(ninja) and os.path.getmtime(ninja) > os.path.getmtime(settings):
         return True
+    return configure_again(preset)
+
+
+def configure_again(preset):
     return steps.run(f"configure {preset}", ["cmake", "--preset", preset], env=environment())
 
 
@@ -47,4 +53,9 @@ def build(preset, targets=(), title=None):
 
 
 if __name__ == "__main__":
-    sys.exit(0 if build(sys.argv[1], sys.argv[2:]) else 1)
+    preset, *targets = sys.argv[1:]
+    if "--configure" in targets:
+        targets.remove("--configure")
+        if preset in presets() and not configure_again(preset):
+            sys.exit(1)
+    sys.exit(0 if build(preset, targets) else 1)

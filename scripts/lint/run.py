@@ -12,7 +12,7 @@ import sys
 
 import sources
 
-CHECKS = ("rooms", "purity", "length", "paths", "format")
+CHECKS = ("rooms", "purity", "sync", "length", "paths", "format")
 SHOWN = 20
 
 

@@ -106,6 +106,18 @@ class ConsumerTest(unittest.TestCase):
         self.assertEqual(status, 0, said)
         self.build_and_run("subdirectory")
 
+    def test_a_subproject_that_touches_global_state_would_be_caught(self):
+        for planted in ("set(CMAKE_CXX_FLAGS -Werror CACHE STRING x FORCE)", "set(BUILD_SHARED_LIBS ON CACHE BOOL x)",
+                        "set(CMAKE_CXX_STANDARD 20 PARENT_SCOPE)", "set_property(GLOBAL PROPERTY RULE_LAUNCH_COMPILE ccache)"):
+            with self.subTest(planted=planted):
+                folder = os.path.join(OUT, "rude")
+                os.makedirs(folder, exist_ok=True)
+                with open(os.path.join(folder, "CMakeLists.txt"), "w", encoding="utf-8") as file:
+                    file.write(f"project(rota)\n{planted}\n")
+                status, said = self.consumer("subdirectory", f"-DROTA_FOLDER={folder}")
+                self.assertNotEqual(status, 0)
+                self.assertIn("Rota changed its parent", said)
+
     def test_fetch_content(self):
         status, said = self.consumer("fetch_content", f"-DROTA_FOLDER={ROOT}", "-DBY_FETCH_CONTENT=ON")
         self.assertEqual(status, 0, said)

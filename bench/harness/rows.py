@@ -1,0 +1,171 @@
+"""What the table holds: the works, who takes part in each, and why the others do not.
+
+A work is one run of a program (`<program> <work> <threads> <size>`); each number that it prints is one figure and makes
+one row for each thread count. To add a row: a Work here, and the work of that name in the programs.
+"""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program of the table: its file's name, and the Debian packages that it is built from."""
+
+    name: str
+    packages: tuple = ()
+
+
+OURS = Program("rota")
+PEERS = (
+    Program("tbb", ("libtbb-dev",)),
+    Program("boost_fiber", ("libboost-fiber1.81-dev",)),
+    Program("openmp", ("g++",)),
+    Program("go", ("golang-go",)),
+    Program("rayon", ("cargo", "rustc", "librust-rayon-dev")),
+    Program("tokio", ("cargo", "rustc", "librust-tokio-dev")),
+)
+LIMITS = (Program("bare"), Program("bare_fcontext", ("libboost-context1.81-dev",)))
+
+
+@dataclass(frozen=True, eq=False)
+class Figure:
+    """One number of a work. `aims` is the contract's aim, by thread count; lower is better throughout."""
+
+    bench: str
+    unit: str
+    aims: dict = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    name: str
+    clause: str
+    what: str
+    figures: tuple
+    size: int
+    left_out: dict  # Peer -> why it has no such work.
+    threads: tuple = (1, 2)
+    sizes: dict = field(default_factory=dict)  # Program -> its own size, where the common one would take too long.
+    quick_size: int = 0  # No size above this with --quick; 0 leaves it.
+    limits: tuple = ("bare",)  # The first one is the row's limit, the others are noted below the table.
+    crosses: bool = False  # The last number printed is the share of messages that changed threads.
+    warm_runs: int = 0  # Runs before each measured one, not counted.
+    max_rounds: int = 0  # Fewer rounds for what takes long; 0 leaves it.
+    bytes_each: dict = field(default_factory=dict)  # Program -> resident bytes for each of `size`.
+    metered: bool = True  # Has a row in `service` as well.
+    metered_aim: float = 0  # P-15.
+    group: str = "fiber"
+
+    def takes_part(self, peer):
+        return peer not in self.left_out
+
+    def size_for(self, program, quick):
+        size = self.sizes.get(program, self.size)
+        return min(size, self.quick_size) if quick and self.quick_size else size
+
+
+NO_YIELD = {
+    "tbb": "a task cannot give way to another",
+    "openmp": "libgomp's taskyield does nothing",
+    "rayon": "yield_now runs another job on top of this one, it does not give way",
+}
+NO_BLOCKING = {
+    "tbb": "a blocked task blocks its thread",
+    "openmp": "a blocked task blocks its thread",
+    "rayon": "a blocked job blocks its thread",
+}
+NO_GRAPH = {
+    "boost_fiber": "has no task graph",
+    "go": "has no task graph",
+    "rayon": "has no task graph",
+    "tokio": "has no task graph",
+}
+NO_CANCEL = {
+    "boost_fiber": "has no cancellation",
+    "openmp": "libgomp runs a task at once beyond 64 queued a thread: 10,000 are never pending",
+    "rayon": "has no cancellation",
+}
+
+WORKS = (
+    Work("yield", "P-1", "two tasks a worker take turns; worker time a switch",
+         (Figure("yield", "ns", {1: "8"}),), 2_000_000, NO_YIELD, quick_size=500_000,
+         limits=("bare", "bare_fcontext"), metered_aim=1.15),
+    Work("fib", "P-2", "fib(35), one spawned and joined task a call; time a task",
+         (Figure("fib", "ns", {1: "7.5", 2: "3.9"}),), 35, {}, quick_size=30,
+         sizes={"boost_fiber": 25, "openmp": 30, "go": 28, "tokio": 30}, metered_aim=1.15),
+    Work("spawn", "P-3", "1,000,000 empty tasks from one producer, joined; time a task",
+         (Figure("spawn", "ns", {1: "10", 2: "12"}),), 1_000_000, {}, quick_size=200_000,
+         sizes={"boost_fiber": 100_000}, metered_aim=1.15),
+    Work("skynet", "P-4", "a tree of ten children a node with 1,000,000 leaves, summed",
+         (Figure("skynet", "ms", {1: "9", 2: "6"}),), 1_000_000, {}, metered_aim=1.15),
+    Work("channel", "P-5", "two tasks on one worker, a message there and back; time a round trip",
+         (Figure("channel", "ns", {1: "25"}),), 500_000, NO_BLOCKING, threads=(1,), quick_size=100_000,
+         limits=("bare", "bare_fcontext")),
+    Work("channel_cross", "P-5", "the same between two workers; time a round trip",
+         (Figure("channel_cross", "ns", {2: "150"}),), 500_000, NO_BLOCKING, threads=(2,), quick_size=100_000,
+         sizes={"boost_fiber": 5_000, "go": 10_000, "tokio": 5_000}, crosses=True),
+    Work("blocked", "P-6", "1,000,000 started and blocked tasks: memory each, time to make, to release and join",
+         (Figure("blocked_bytes", "B", {1: "4300"}), Figure("blocked_make", "s", {1: "1.7 (2.1 guarded)"}),
+          Figure("blocked_release", "s", {1: "0.2"})),
+         1_000_000, NO_BLOCKING, quick_size=100_000, warm_runs=1, max_rounds=3,
+         bytes_each={"rota": 4_800, "boost_fiber": 8_400, "go": 3_200, "tokio": 700, "bare": 4_200}),
+    Work("dag", "P-7", "100 layers of 1,000 trivial tasks, three parents each; time a task to run, and to build",
+         (Figure("dag_run", "ns", {1: "45", 2: "30"}), Figure("dag_build", "ns", {1: "50", 2: "50"})),
+         100_000, NO_GRAPH, metered=False),
+    Work("cancel_polling", "P-8", "10,000 tasks that poll are cancelled; request to last acknowledgement",
+         (Figure("cancel_polling", "us", {1: "120", 2: "120"}),), 10_000, NO_CANCEL),
+    Work("cancel_blocked", "P-8", "10,000 blocked tasks are cancelled; request to last acknowledgement",
+         (Figure("cancel_blocked", "us", {1: "350", 2: "350"}),), 10_000, NO_CANCEL | NO_BLOCKING),
+    Work("wake_awake", "P-9", "a task pushed by a busy worker; push to its first instruction on one that is awake",
+         (Figure("wake_awake_p50", "ns", {2: "250"}), Figure("wake_awake_p99", "ns", {2: "1000"})),
+         20_000, {}, threads=(2,), sizes={"boost_fiber": 5_000}, quick_size=5_000),
+    Work("wake_parked", "P-9", "the same, the other worker being parked",
+         (Figure("wake_parked_p50", "ns", {2: "1.1 x limit"}), Figure("wake_parked_p99", "ns")),
+         300, {"boost_fiber": "a push wakes no sleeping thread"}, threads=(2,), quick_size=100),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: a figure of a work at a thread count, unmetered or metered."""
+
+    work: Work
+    index: int
+    threads: int
+    metered: bool = False
+
+    @property
+    def figure(self):
+        return self.work.figures[self.index]
+
+    @property
+    def clause(self):
+        return "P-15" if self.metered else self.work.clause
+
+    @property
+    def bench(self):
+        return self.figure.bench + ("_metered" if self.metered else "")
+
+    @property
+    def aim(self):
+        if self.metered:
+            return f"{self.work.metered_aim} x open" if self.work.metered_aim else ""
+        return self.figure.aims.get(self.threads, "")
+
+    def matches(self, word):
+        """A clause or a group by its whole name (P-1 is not P-15), a row by any part of its own."""
+        word = word.lower()
+        return word in (self.clause.lower(), self.work.group, self.work.name) or word in self.bench
+
+
+def rows(works=WORKS):
+    """Every row, those of one run side by side."""
+    return [Row(work, index, threads, metered)
+            for work in works for threads in work.threads
+            for metered in ((False, True) if work.metered else (False,)) for index in range(len(work.figures))]
+
+
+def select(words, works=WORKS):
+    """The rows that any of the words matches; all of them without a word."""
+    every = rows(works)
+    return [row for row in every if not words or any(row.matches(word) for word in words)]

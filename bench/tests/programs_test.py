@@ -1,0 +1,84 @@
+"""Each built program does each of its works, small: prints its figures and computes what it must.
+
+Goal: a program that is fast because it is wrong is found. Method: `result N` on stderr against what the work must
+give, computed here. Runs what `./dev bench` (or ROTA_BENCH_BIN=<folder>) built; skipped, and said so, before that.
+"""
+
+import os
+import subprocess
+import sys
+import unittest
+
+sys.dont_write_bytecode = True
+BENCH = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, BENCH)
+
+from harness import measure, rows  # noqa: E402
+
+BIN = os.environ.get("ROTA_BENCH_BIN") or os.path.join(BENCH, "..", "build", "release", "bench", "bin")
+# Work -> size, and what N must be for that size and thread count; None where a work computes nothing to compare.
+SMALL = {
+    "yield": (1000, lambda threads: 2 * 1000 * threads),
+    "fib": (15, lambda threads: 610),
+    "spawn": (1000, lambda threads: 1000),
+    "skynet": (1000, lambda threads: 499500),
+    "channel": (1000, lambda threads: 1000),
+    "channel_cross": (200, lambda threads: 200),
+    "blocked": (1000, lambda threads: 1000),
+    "dag": (1000, lambda threads: 1000),
+    "cancel_polling": (1000, lambda threads: 1000),
+    "cancel_blocked": (1000, lambda threads: 1000),
+    "wake_awake": (50, lambda threads: 50),
+    "wake_parked": (5, lambda threads: 5),
+}
+
+
+def run(program, *arguments):
+    return subprocess.run([os.path.join(BIN, program), *map(str, arguments)], capture_output=True, text=True,
+                          timeout=60, check=False)
+
+
+def built(name):
+    return os.access(os.path.join(BIN, name), os.X_OK)
+
+
+@unittest.skipUnless(os.path.isdir(BIN), "no programs built; ./dev bench builds them")
+class Programs(unittest.TestCase):
+    def check(self, program, work, threads, *extra):
+        size, expected = SMALL[work.name]
+        done = run(program, work.name, threads, size, *extra)
+        with self.subTest(program=program, work=work.name, threads=threads):
+            self.assertEqual(done.returncode, 0, done.stderr)
+            figures = measure.parse(done.stdout, len(work.figures) + work.crosses)
+            self.assertIsNotNone(figures[0])
+            if "bare" not in program or work.name not in ("yield", "channel"):
+                self.assertIn(f"result {expected(threads)}", done.stderr.splitlines())
+
+    def check_all(self, program, works, *extra):
+        if not built(program):
+            self.skipTest(f"{program} is not built: its package is not installed")
+        for work in works:
+            for threads in work.threads:
+                self.check(program, work, threads, *extra)
+
+    def test_an_unknown_work_is_refused(self):
+        for program in (*rows.PEERS, *rows.LIMITS, rows.OURS):
+            if built(program.name):
+                self.assertEqual(run(program.name, "nonsense", 1).returncode, 2, program.name)
+
+
+def add_test(program, works, *extra):
+    def test(self):
+        self.check_all(program, works, *extra)
+    setattr(Programs, "_".join(["test", program, *(word.strip("-").replace("=", "_") for word in extra)]), test)
+
+
+for peer in rows.PEERS:
+    add_test(peer.name, [work for work in rows.WORKS if work.takes_part(peer.name)])
+for limit in rows.LIMITS:
+    add_test(limit.name, [work for work in rows.WORKS if limit.name in work.limits])
+add_test("rota", [work for work in rows.WORKS if work.name != "dag"])
+add_test("rota", [work for work in rows.WORKS if work.metered], "--profile=service")
+
+if __name__ == "__main__":
+    unittest.main()

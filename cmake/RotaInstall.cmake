@@ -1,7 +1,6 @@
 # The installed package: find_package(rota COMPONENTS fiber ...) with one target a room, and rota.pc for everyone else.
 #
 # Each room has its own export file, so that a component drags in only the libraries that it needs itself.
-include(GNUInstallDirs)
 
 # Modules of cmake/ that are for users too.
 set(ROTA_USER_MODULES RotaSystemLibs RotaMeter)

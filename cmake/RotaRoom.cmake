@@ -92,7 +92,7 @@ function(rota_room room)
   # thread_local slower, and the fiber runtime lives by them.
   set_target_properties(${library} PROPERTIES EXPORT_NAME ${room})
   target_include_directories(${library} PUBLIC
-    $<BUILD_INTERFACE:${rota_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    $<BUILD_INTERFACE:${rota_SOURCE_DIR}/include> "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
   target_compile_definitions(${library} PUBLIC ${arg_DEFINES})
   foreach(dep IN LISTS arg_DEPS)
     target_link_libraries(${library} PUBLIC rota_${dep})

@@ -37,15 +37,17 @@ macro(rota_add_rooms)
   endforeach()
 endmacro()
 
-# rota_test_program(<target> ROOM <room> [GTEST] [ARGS ...]): registers a built program as a test, for ctest and for
-# ./dev test. A GoogleTest program is counted by its cases, another is one test and passes by returning 0.
+# rota_test_program(<target> ROOM <room> [GTEST | FUZZER] [ARGS ...]): registers a built program as a test, for ctest and
+# for ./dev test. A GoogleTest program is counted by its cases, another is one test and passes by returning 0.
 function(rota_test_program target)
-  cmake_parse_arguments(arg "GTEST" "ROOM" "ARGS" ${ARGN})
+  cmake_parse_arguments(arg "GTEST;FUZZER" "ROOM" "ARGS" ${ARGN})
   set(kind program)
   if(arg_GTEST)
     set(kind gtest)
   endif()
-  add_test(NAME ${target} COMMAND ${target} ${arg_ARGS})
+  if(NOT arg_FUZZER)
+    add_test(NAME ${target} COMMAND ${target} ${arg_ARGS})
+  endif()
   set_property(GLOBAL APPEND_STRING PROPERTY ROTA_TEST_LIST
     "${kind} ${arg_ROOM} ${target} $<TARGET_FILE:${target}> ${arg_ARGS}\n")
 endfunction()
@@ -151,6 +153,7 @@ function(rota_room room)
       rota_target(${room}_${stem})
       target_link_options(${room}_${stem} PRIVATE -fsanitize=fuzzer)
       target_link_libraries(${room}_${stem} PRIVATE ${library} ${need_targets})
+      rota_test_program(${room}_${stem} ROOM ${room} FUZZER ARGS -max_total_time=5 -seed=1)
     endforeach()
   endif()
 endfunction()

@@ -1,0 +1,11 @@
+// The fiber runtime, whole.
+#pragma once
+
+#include "rota/fiber/cancel.h"
+#include "rota/fiber/config.h"
+#include "rota/fiber/error.h"
+#include "rota/fiber/nursery.h"
+#include "rota/fiber/runtime.h"
+#include "rota/fiber/state.h"
+#include "rota/fiber/task.h"
+#include "rota/fiber/time.h"

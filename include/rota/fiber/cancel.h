@@ -1,0 +1,56 @@
+// CancelToken: a cancellation that can be seen, waited on, linked and called back from (F-8).
+//
+// A token is a shared reference: copies are the same cancellation. It may be linked to any number of parents, and is
+// cancelled with reason Parent when one of them is. Callbacks run exactly once, on the thread that cancels, and only
+// on cancellation; one added to a cancelled token runs at once.
+//
+// Thread safety: every member may be called from any thread.
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <memory>
+
+#include "rota/fiber/state.h"
+#include "rota/result.h"
+
+namespace rota::fiber {
+
+namespace detail {
+struct TokenState;
+}
+
+class CancelToken {
+ public:
+  CancelToken();                                                     // Not linked to anything.
+  explicit CancelToken(std::initializer_list<CancelToken> parents);  // Cancelled when one of them is.
+  explicit CancelToken(std::shared_ptr<detail::TokenState> state) : state_(std::move(state)) {}
+
+  [[nodiscard]] bool is_cancelled() const;
+  [[nodiscard]] CancelReason reason() const;
+  // True for the call that cancelled it, false if it was cancelled already.
+  bool cancel(CancelReason reason = CancelReason::kExplicit);
+  // Runs `f` once when the token is cancelled. The id takes it back: off_cancel(id) returns true if it will never run;
+  // if it is running on another thread just now, it waits for its end and returns false.
+  std::uint64_t on_cancel(std::function<void()> f);
+  bool off_cancel(std::uint64_t id);
+  // Makes this token a child of `parent` too.
+  void link(const CancelToken& parent);
+
+  // Cancelled, with the reason as a detail, or nothing.
+  [[nodiscard]] Result<void> check() const;
+
+  bool operator==(const CancelToken& other) const { return state_ == other.state_; }
+
+ private:
+  std::shared_ptr<detail::TokenState> state_;
+};
+
+// The current task's own token: cancelled when the task or anything around it is. REQUIRES: in a task.
+CancelToken current_token();
+
+// Cancelled if the current task is being cancelled. Outside the runtime it is always ok.
+[[nodiscard]] Result<void> check_cancelled();
+[[nodiscard]] bool is_cancelled();
+
+}  // namespace rota::fiber

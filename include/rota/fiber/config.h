@@ -1,0 +1,45 @@
+// How a runtime is made (F-19).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "rota/result.h"
+
+namespace rota::fiber {
+
+enum class VictimStrategy : std::uint8_t {
+  kRandom,      // Seeded; the default.
+  kRoundRobin,  // The next worker after the last victim.
+  kMostLoaded,  // The one with the longest queue.
+};
+
+// F-15. What a task may do without being given a capability, and whether it is metered.
+enum class Profile : std::uint8_t {
+  kCore,       // Spawning is an error.
+  kOpen,       // Everything allowed, unmetered. The default.
+  kService,    // Implicit capabilities, default budgets.
+  kCluster,    // As service, and supervisors recharge; actors.
+  kSovereign,  // Nothing without an explicit capability.
+};
+
+struct Config {
+  std::size_t worker_count = 0;          // 0: one a core. At most 1024.
+  std::size_t local_queue_size = 256;    // Where a worker's deque starts; it grows.
+  std::size_t global_queue_size = 4096;  // Tasks from outside that wait; at the bound, spawn() waits.
+  bool enable_stealing = true;
+  std::uint32_t spin_count = 100;        // Rounds of searching before a worker backs off.
+  std::size_t stack_bytes = 256 * 1024;  // Address space of a stack; memory is used page by page. 8 KiB to 1 GiB.
+  VictimStrategy victims = VictimStrategy::kRandom;
+  std::optional<std::uint64_t> deterministic_seed{};  // One thread plays all workers, in an order drawn from this.
+  Profile profile = Profile::kOpen;
+  std::uint32_t yield_interval = 0;  // 0: the profile's (service 1024, cluster 512). Required for sovereign.
+  std::uint64_t seed = 0x526f7461;   // Of victim choice and select; not of order.
+  bool guard_stacks = true;          // False: only a canary tells of an overflow.
+
+  // The same with defaults filled in, or a sentence that says what is wrong.
+  [[nodiscard]] Result<Config> checked() const;
+};
+
+}  // namespace rota::fiber

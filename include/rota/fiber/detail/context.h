@@ -1,0 +1,151 @@
+// Switching from one stack to another, and which worker this thread is.
+//
+// switch_stacks(save, load) stores the caller's stack pointer in *save and goes on where `load` was saved. It is
+// inlined, so that the compiler keeps only what is live, and it leaves by a jump: a return would be mispredicted.
+// Callee-saved registers are preserved; the floating-point control words (mxcsr, x87) are not switched: code that
+// changes the rounding mode must restore it before it blocks.
+//
+// Sanitizers are told about each switch by Fiber (core.h), not here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define ROTA_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ROTA_ASAN 1
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define ROTA_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define ROTA_TSAN 1
+#endif
+#endif
+#ifndef ROTA_ASAN
+#define ROTA_ASAN 0
+#endif
+#ifndef ROTA_TSAN
+#define ROTA_TSAN 0
+#endif
+
+#if !defined(__x86_64__) && !defined(__aarch64__)
+#define ROTA_BOOST_CONTEXT 1
+#else
+#define ROTA_BOOST_CONTEXT 0
+#endif
+
+namespace rota::fiber::detail {
+struct Worker;
+}
+
+extern "C" {
+// The worker that this thread is, or null. Read it through current_worker() only: a fiber that was parked may wake on
+// another thread, and a compiler may keep the address of a thread-local variable across the switch.
+extern thread_local constinit rota::fiber::detail::Worker* rota_fiber_worker __attribute__((tls_model("initial-exec")));
+rota::fiber::detail::Worker* rota_fiber_worker_slow() noexcept;
+}
+
+namespace rota::fiber::detail {
+
+[[gnu::always_inline]] inline Worker* current_worker() noexcept {
+#if defined(__x86_64__) && !ROTA_TSAN
+  Worker* worker;
+  // Volatile: two reads are two reads, with a switch between them or not.
+  asm volatile("movq rota_fiber_worker@gottpoff(%%rip), %0\n\tmovq %%fs:(%0), %0" : "=r"(worker));
+  return worker;
+#else
+  return rota_fiber_worker_slow();
+#endif
+}
+
+using EntryFunction = void (*)();
+
+#if defined(__x86_64__)
+
+[[gnu::always_inline]] inline void switch_stacks(void** save, void* load) noexcept {
+  // 128 bytes below the stack pointer may hold the caller's red zone. rbx and rbp cannot be named as clobbered
+  // everywhere, so they are saved by hand; the rest is left to the compiler.
+  asm volatile(
+      "leaq -128(%%rsp), %%rsp\n\t"
+      "pushq %%rbp\n\t"
+      "pushq %%rbx\n\t"
+      "leaq 1f(%%rip), %%rax\n\t"
+      "pushq %%rax\n\t"
+      "movq %%rsp, (%%rdi)\n\t"
+      "movq %%rsi, %%rsp\n\t"
+      "popq %%rax\n\t"
+      "jmpq *%%rax\n"
+      "1:\n\t"
+      "popq %%rbx\n\t"
+      "popq %%rbp\n\t"
+      "leaq 128(%%rsp), %%rsp\n\t"
+      : "+D"(save), "+S"(load)
+      :
+      : "rax", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "memory", "cc", "xmm0", "xmm1",
+        "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14",
+        "xmm15", "mm0", "mm1", "mm2", "mm3", "mm4", "mm5", "mm6", "mm7", "st"
+#if defined(__AVX512F__)
+        ,
+        "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", "xmm26", "xmm27",
+        "xmm28", "xmm29", "xmm30", "xmm31", "k1", "k2", "k3", "k4", "k5", "k6", "k7"
+#endif
+  );
+}
+
+// What to give switch_stacks so that `entry` starts on the stack that ends at `top`. `entry` never returns.
+inline void* prepare_stack(void* top, EntryFunction entry) noexcept {
+  auto address = reinterpret_cast<std::uintptr_t>(top) & ~std::uintptr_t{15};
+  auto* words = reinterpret_cast<void**>(address);
+  *--words = nullptr;  // The return address that ends a backtrace; after it, the stack is as after a call.
+  *--words = reinterpret_cast<void*>(entry);
+  return words;
+}
+
+#elif defined(__aarch64__)
+
+[[gnu::always_inline]] inline void switch_stacks(void** save, void* load) noexcept {
+  register void** save_register asm("x0") = save;
+  register void* load_register asm("x1") = load;
+  asm volatile(
+      "sub sp, sp, #32\n\t"
+      "stp x29, x19, [sp, #16]\n\t"
+      "adr x9, 1f\n\t"
+      "str x9, [sp]\n\t"
+      "mov x9, sp\n\t"
+      "str x9, [x0]\n\t"
+      "mov sp, x1\n\t"
+      "ldr x9, [sp]\n\t"
+      "br x9\n"
+      "1:\n\t"
+      "ldp x29, x19, [sp, #16]\n\t"
+      "add sp, sp, #32\n\t"
+      : "+r"(save_register), "+r"(load_register)
+      :
+      : "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16", "x17", "x20",
+        "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x30", "memory", "cc", "v0", "v1", "v2", "v3", "v4",
+        "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16", "v17", "v18", "v19", "v20",
+        "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31");
+}
+
+// `entry` finds the stack pointer 16-aligned, as the architecture asks, and clears x29 and x30 itself.
+inline void* prepare_stack(void* top, EntryFunction entry) noexcept {
+  auto address = reinterpret_cast<std::uintptr_t>(top) & ~std::uintptr_t{15};
+  auto* words = reinterpret_cast<void**>(address) - 4;
+  words[0] = reinterpret_cast<void*>(entry);
+  words[1] = words[2] = words[3] = nullptr;
+  return words;
+}
+
+#else
+
+// Boost.Context elsewhere (context_boost.cc): the saved "stack pointer" is its fcontext_t.
+void switch_stacks(void** save, void* load) noexcept;
+void* prepare_stack(void* top, EntryFunction entry) noexcept;
+
+#endif
+
+}  // namespace rota::fiber::detail

@@ -1,0 +1,366 @@
+// The records that the runtime moves about, and the few operations on them that must be inlined.
+//
+//   Record       a task: its closure, its result, its state. One allocation, from the worker's free list.
+//   Fiber        a stack with a saved context. It lives at the top of the stack that it describes.
+//   NurseryCore  what a scope counts and whom it can cancel.
+//   Worker       a thread's queue, free lists and counters.
+//
+// A task has no stack of its own until it blocks: a worker calls it on the stack it is on. When it blocks, that whole
+// stack is parked, and the worker goes on from a spare one. A fiber may therefore hold several tasks, one called on top
+// of the other by a join; `task` is the innermost.
+//
+// Who may write what: `state` only the one who runs the task; `cancel` only cancellers; `join` by exchange. Everything
+// plain in Worker belongs to the thread that is that worker.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "rota/detail/sync.h"
+#include "rota/fiber/detail/context.h"
+#include "rota/fiber/detail/deque.h"
+#include "rota/fiber/state.h"
+#include "rota/result.h"
+
+namespace rota::fiber::detail {
+
+struct Record;
+struct Fiber;
+struct Worker;
+struct RuntimeCore;
+struct NurseryCore;
+struct NurseryExtras;
+struct Meter;
+
+// ---------------------------------------------------------------------------------------------------------- fences
+// A fence that is free on the frequent side. light_fence() keeps the compiler from reordering and nothing else;
+// heavy_fence() makes every other thread of the process pass a full fence (membarrier). A store, light_fence() and a
+// load here, against a store, heavy_fence() and a load there: at least one of the two loads sees the other's store.
+// Where the kernel has no membarrier, both are full fences. Under the interleaving checker both are, too.
+#if defined(ROTA_INTERLEAVE) && ROTA_INTERLEAVE
+inline void light_fence() { sync::fence(std::memory_order_seq_cst); }
+inline void heavy_fence() { sync::fence(std::memory_order_seq_cst); }
+#else
+extern bool g_membarrier;  // Set once, before any worker starts.
+inline void light_fence() {
+  if (!g_membarrier) [[unlikely]]
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+void heavy_fence();
+#endif
+
+// A lock held for a few dozen instructions, never across a wait, except that a wait may hand it to the stack that runs
+// next, which releases it. Spins, then gives its time slice away, because with more workers than cores its holder
+// may not be running.
+class SpinLock {
+ public:
+  void lock() {
+    if (word_.exchange(1, std::memory_order_acquire) == 0) [[likely]]
+      return;
+    lock_slow();
+  }
+  bool try_lock() { return word_.exchange(1, std::memory_order_acquire) == 0; }
+  void unlock() { word_.store(0, std::memory_order_release); }  // Partner: lock().
+
+ private:
+  void lock_slow();
+  sync::Atomic<std::uint32_t> word_{0};
+};
+
+// ---------------------------------------------------------------------------------------------------------- records
+enum class Action : std::uint8_t {
+  kRun,          // Call the closure, store its result or exception, destroy the closure; set Record::outcome.
+  kDropClosure,  // Destroy the closure: the task was cancelled before it ran.
+  kDropResult,   // Destroy the stored result or exception.
+};
+
+// What Record::join holds besides a waiting Fiber*.
+inline constexpr std::uintptr_t kJoinNone = 0;
+inline constexpr std::uintptr_t kJoinDone = 1;      // Terminal; the handle owns the record.
+inline constexpr std::uintptr_t kJoinDetached = 2;  // The handle is gone; the runner frees the record.
+
+struct Record {
+  void (*act)(Record*, Action);
+  NurseryCore* nursery;
+  sync::Atomic<std::uintptr_t> join;
+  sync::Atomic<TaskState> state;
+  sync::Atomic<std::uint8_t> cancel;  // A CancelReason; kCancelBusy while a canceller is at work in its nursery.
+  std::uint8_t size_class;
+  std::uint8_t flags;
+  sync::Atomic<std::uint32_t>
+      registry;  // Index in its nursery's registry (under that lock), kNoEntry, or kSampled + time.
+  std::uint64_t id;
+  Meter* meter;  // Null when unmetered.
+
+  static constexpr std::uint32_t kNoEntry = ~std::uint32_t{0};
+  // Before a sampled task runs, `registry` holds when it became ready.
+  static constexpr std::uint32_t kSampled = std::uint32_t{1} << 31;
+  [[nodiscard]] bool has_entry() const { return registry.load(std::memory_order_relaxed) < kSampled; }
+  [[nodiscard]] bool plain_entry() const { return registry.load(std::memory_order_relaxed) == kNoEntry; }
+  static constexpr std::uint8_t kCancelBusy = 0x80;
+  static constexpr std::uint8_t kJoinReleased = 0x40;  // In `cancel`: the finisher is done with a joiner that left.
+  static constexpr std::uint8_t kFlagDetached = 1;     // Never had a handle.
+  static constexpr std::uint8_t kFlagFailed = 2;       // An exception is stored: the task failed.
+  static constexpr std::uint8_t kFlagCancelled = 4;    // An exception is stored: Cancelled, while being cancelled.
+  static constexpr std::uint8_t kFlagOverflow = 8;     // The stack overflowed; nothing was unwound, nothing is stored.
+  static constexpr std::uint8_t kFlagNeverRan = 32;    // Cancelled in the queue; nothing is stored.
+};
+static_assert(sizeof(Record) == 48);
+
+// ---------------------------------------------------------------------------------------------------------- fibers
+enum class WakeReason : std::uint8_t { kDone, kCancelled, kTimeout };
+
+// Fiber::claim. A wait goes Running -> Parking -> Waiting -> Woken -> Running; the Firm ones are not cancelled.
+//   Parking   set by the fiber itself, before it checks whether it is cancelled. A canceller that comes later finds
+//             Parking or Waiting (both sides are seq_cst), so a cancellation is never missed. One that ends the wait
+//             for another reason and finds Parking waits for the few instructions until it is Waiting.
+//   Waiting   set after the switch, by whoever runs next; only from now on may the fiber be resumed.
+//   Woken     whoever makes this step owns the wake-up; all others leave the fiber alone.
+inline constexpr std::uint32_t kRunning = 0;
+inline constexpr std::uint32_t kParking = 1;
+inline constexpr std::uint32_t kParkingFirm = 2;
+inline constexpr std::uint32_t kParkingCancelled = 3;
+inline constexpr std::uint32_t kWaiting = 4;
+inline constexpr std::uint32_t kWaitingFirm = 5;
+inline constexpr std::uint32_t kWoken = 6;
+
+struct alignas(sync::kCacheLineBytes) Fiber {
+  void* sp = nullptr;
+  Record* task = nullptr;
+  NurseryCore* scope = nullptr;  // The innermost open scope on this stack.
+  sync::Atomic<std::uint32_t> claim{kRunning};
+  WakeReason reason = WakeReason::kDone;
+  Fiber* next = nullptr;            // In a spare, free or inject list.
+  std::byte* low = nullptr;         // The lowest usable byte of the stack.
+  std::byte* floor = nullptr;       // Below this, a join calls no further task on top of this stack.
+  const char* waits_for = nullptr;  // For the deadlock report.
+#if ROTA_ASAN
+  void* fake_stack = nullptr;
+  std::size_t bytes = 0;
+#endif
+#if ROTA_TSAN
+  void* tsan = nullptr;
+#endif
+};
+
+// What a deque holds: a Record* to call, or a Fiber* | 1 to resume.
+using Item = std::uintptr_t;
+inline Item item_of(Record* record) { return reinterpret_cast<Item>(record); }
+inline Item item_of(Fiber* fiber) { return reinterpret_cast<Item>(fiber) | 1U; }
+inline bool is_fiber(Item item) { return (item & 1U) != 0; }
+inline Fiber* fiber_of(Item item) { return reinterpret_cast<Fiber*>(item & ~Item{1}); }
+inline Record* record_of(Item item) { return reinterpret_cast<Record*>(item); }
+
+// ---------------------------------------------------------------------------------------------------------- nursery
+// Counts its children in two parts: `local` is changed only on the fiber that opened the nursery and needs no locked
+// instruction; everyone else changes `remote`. To close, the owner moves `local` over and takes kBias away; from then
+// on `remote` is the number of live children, and whoever brings it to 0 resumes the owner.
+struct NurseryCore {
+  static constexpr std::int64_t kBias = std::int64_t{1} << 48;
+
+  Record* owner_task;  // The task that opened it; null for a runtime's root.
+  Fiber* owner;        // The stack that it is on.
+  NurseryCore* outer;  // The scope around it on the same stack, or null.
+  std::int64_t local = 0;
+  sync::Atomic<std::int64_t> remote{kBias};
+  sync::Atomic<NurseryState> state{NurseryState::kOpen};
+  sync::Atomic<CancelReason> cancel{CancelReason::kNone};
+  bool failure_cancels = true;                   // False for a runtime's root: its tasks are strangers to each other.
+  sync::Atomic<std::uint32_t> seen_epoch;        // No ancestor was cancelled when the runtime's cancel epoch was this.
+  sync::Atomic<NurseryExtras*> extras{nullptr};  // Made when a child blocks, fails or has a deadline or budget.
+};
+
+// ---------------------------------------------------------------------------------------------------------- workers
+// A counter that its worker alone changes and anyone may read.
+class Counter {
+ public:
+  void add(std::uint64_t n) { value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed); }
+  std::uint64_t next() {
+    const std::uint64_t value = value_.load(std::memory_order_relaxed) + 1;
+    value_.store(value, std::memory_order_relaxed);
+    return value;
+  }
+  [[nodiscard]] std::uint64_t get() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  sync::Atomic<std::uint64_t> value_{0};
+};
+
+struct Counters {
+  Counter spawned, completed, cancelled, failed;
+  Counter steals, failed_steals, parks, park_ns, exhaustions;
+  Counter latency_samples, latency_sum_ns;
+  std::array<Counter, 40> latency_log2;  // Samples with latency in [2^i, 2^(i+1)) ns.
+};
+
+inline constexpr int kSizeClasses = 5;  // 64, 128, 256, 512, 1024 bytes.
+inline constexpr std::size_t kSmallestRecord = 64;
+inline constexpr std::uint8_t kHugeClass = 255;
+constexpr std::uint8_t size_class_of(std::size_t bytes) {
+  std::size_t size = kSmallestRecord;
+  for (std::uint8_t i = 0; i < kSizeClasses; ++i, size *= 2) {
+    if (bytes <= size) return i;
+  }
+  return kHugeClass;
+}
+
+struct FreeSlot {
+  FreeSlot* next;
+};
+
+using AfterSwitch = void (*)(Worker*, void*);
+
+// Bits of Worker::hooks: what the inlined paths must hand to the out-of-line ones.
+inline constexpr std::uint8_t kHookMeter = 1;          // Budgets or capabilities are checked.
+inline constexpr std::uint8_t kHookTrace = 2;          // Events are recorded.
+inline constexpr std::uint8_t kHookDeterministic = 4;  // One thread plays all workers.
+inline constexpr std::uint8_t kHookCore = 8;           // Profile `core`: spawning is an error.
+
+struct alignas(sync::kCacheLineBytes) Worker {
+  explicit Worker(std::size_t queue_size) : deque(queue_size) {}
+
+  Deque<Item> deque;
+
+  alignas(sync::kCacheLineBytes) Fiber* fiber = nullptr;  // What runs now.
+  RuntimeCore* runtime = nullptr;
+  Item handoff = 0;  // What the loop runs next, before it looks at any queue.
+  AfterSwitch after = nullptr;
+  void* after_argument = nullptr;
+  bool solo = false;       // The only worker: nobody steals.
+  std::uint8_t hooks = 0;  // kHook*.
+  std::uint32_t index = 0;
+  std::uint32_t tick = 0;
+  std::array<FreeSlot*, kSizeClasses> free{};
+  std::array<std::uint32_t, kSizeClasses> free_count{};
+  Fiber* spare = nullptr;  // Stacks that stand in the loop, ready to go on.
+  std::uint32_t spare_count = 0;
+  sync::Atomic<std::uint32_t>* cancel_epoch = nullptr;
+  sync::Atomic<std::uint64_t>* idle_word = nullptr;  // The parking lot's state: who sleeps and who searches.
+  Fiber native;                                      // The thread's own stack.
+  Counters counters;
+  std::uint64_t random[4] = {};
+};
+
+// ---------------------------------------------------------------------------------------------------------- slow paths
+Record* allocate_slow(Worker* worker, std::uint8_t size_class, std::size_t bytes);
+void free_overflow(Worker* worker, std::uint8_t size_class);
+void wake_sleeper(Worker* worker);
+[[nodiscard]] bool scope_cancelled_slow(NurseryCore* scope, Record* task, std::uint32_t epoch);
+
+// Parks the current fiber. `publish(worker, argument)` runs after the switch, on whatever stack runs next: it makes
+// the wait visible to those who end it (typically: releases the lock under which the wait was queued) and returns true,
+// or false if the wait is over already. It must not touch `argument`'s target after it is visible and released.
+// Returns why the fiber was woken; kCancelled at once, without publishing, if `cancellable` and the task is cancelled
+// already -- the caller then undoes what it queued.
+// REQUIRES: in a task.
+using Publish = bool (*)(Worker*, void*);
+WakeReason park(Worker* worker, Publish publish, void* argument, bool cancellable, const char* waits_for,
+                TaskState state = TaskState::kBlocked);
+// Makes the wake-up this caller's: true for exactly one caller a wait. Then schedule() it.
+// REQUIRES: the wait is published (the caller holds the lock that `publish` released, or read what it wrote), and is
+// taken back under the same lock before the fiber goes on, so that no caller is late.
+bool claim_wake(Fiber* fiber, WakeReason reason);
+// Queues a claimed fiber: on this worker's deque, or from outside on the runtime's inject list.
+void schedule(RuntimeCore* runtime, Fiber* fiber);
+inline bool wake(RuntimeCore* runtime, Fiber* fiber, WakeReason reason) {
+  if (!claim_wake(fiber, reason)) return false;
+  schedule(runtime, fiber);
+  return true;
+}
+
+// ---------------------------------------------------------------------------------------------------------- inlined
+// A pointer, or null and why.
+template <class P>
+struct ErrorOr {
+  P pointer;
+  Result<void> error;
+};
+
+template <class R>
+[[gnu::always_inline]] inline R* allocate_record(Worker* worker) {
+  constexpr std::uint8_t kClass = size_class_of(sizeof(R));
+  static_assert(alignof(R) <= 64);
+#if !ROTA_ASAN
+  if constexpr (kClass != kHugeClass) {
+    if (FreeSlot* slot = worker->free[kClass]; slot != nullptr) [[likely]] {
+      worker->free[kClass] = slot->next;
+      --worker->free_count[kClass];
+      return reinterpret_cast<R*>(slot);
+    }
+  }
+#endif
+  return reinterpret_cast<R*>(allocate_slow(worker, kClass, sizeof(R)));
+}
+
+void free_slow(Worker* worker, Record* record);
+
+[[gnu::always_inline]] inline void free_record(Worker* worker, Record* record) {
+  const std::uint8_t size_class = record->size_class;
+#if !ROTA_ASAN
+  if (worker != nullptr && size_class != kHugeClass) [[likely]] {
+    auto* slot = reinterpret_cast<FreeSlot*>(record);
+    slot->next = worker->free[size_class];
+    worker->free[size_class] = slot;
+    if (++worker->free_count[size_class] > 4096) [[unlikely]]
+      free_overflow(worker, size_class);
+    return;
+  }
+#endif
+  free_slow(worker, record);
+}
+
+inline void set_state(Record* record, TaskState to) {
+  ROTA_DASSERT(legal_transition(record->state.load(std::memory_order_relaxed), to), "task ", record->id, " from ",
+               static_cast<int>(record->state.load(std::memory_order_relaxed)), " to ", static_cast<int>(to));
+  // Release, partner: the acquire loads of a handle's poll() and get(): the result is there before its state.
+  record->state.store(to, std::memory_order_release);
+}
+
+// Is anything around `scope` cancelled? One compare while nothing was cancelled since `scope` was last asked.
+inline bool scope_cancelled(Worker* worker, NurseryCore* scope, Record* task) {
+  // seq_cst, partner: the cancellers' increment of the epoch; see Parking above.
+  const std::uint32_t epoch = worker->cancel_epoch->load(std::memory_order_seq_cst);
+  if (scope->seen_epoch.load(std::memory_order_relaxed) == epoch && task->cancel.load(std::memory_order_relaxed) == 0)
+      [[likely]] {
+    return false;
+  }
+  return scope_cancelled_slow(scope, task, epoch);
+}
+// Is a task cancelled before it has run?
+inline bool cancelled_before_run(Worker* worker, Record* task) { return scope_cancelled(worker, task->nursery, task); }
+// Is the current task cancelled, or the innermost scope that it has open?
+inline bool cancelled_now(Worker* worker) {
+  Fiber* fiber = worker->fiber;
+  NurseryCore* scope = fiber->scope;
+  if (scope == nullptr || scope->owner_task != fiber->task) scope = fiber->task->nursery;
+  return scope_cancelled(worker, scope, fiber->task);
+}
+
+// New work is in this worker's deque: somebody asleep may have to be told.
+[[gnu::always_inline]] inline void notify_work(Worker* worker) {
+  light_fence();  // Partner: the heavy_fence() of a worker that goes to sleep.
+  const std::uint64_t idle = worker->idle_word->load(std::memory_order_relaxed);
+  // Low half: sleepers. High half: searchers. Wake one only when nobody searches already.
+  if (idle != 0 && (idle >> 32) == 0) [[unlikely]]
+    wake_sleeper(worker);
+}
+
+[[gnu::always_inline]] inline Item pop_item(Worker* worker) {
+  return worker->solo ? worker->deque.pop<true>() : worker->deque.pop<false>();
+}
+
+inline void run_after_switch(Worker* worker) {
+  if (AfterSwitch after = worker->after; after != nullptr) {
+    worker->after = nullptr;
+    after(worker, worker->after_argument);
+  }
+}
+
+// Switches to `to`; returns when somebody switches back. The worker may be another one then.
+[[gnu::always_inline]] inline void switch_fibers(Worker* worker, Fiber* from, Fiber* to);
+
+}  // namespace rota::fiber::detail
+
+#include "rota/fiber/detail/switch.h"

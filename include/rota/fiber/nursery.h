@@ -1,0 +1,238 @@
+// Nurseries: structured concurrency (F-4 to F-7).
+//
+//   int sum = with_scope([](Nursery& n) {
+//     Task<int> a = n.spawn([] { return 1; });
+//     Task<int> b = n.spawn([] { return 2; });
+//     return a.get() + b.get();
+//   });
+//
+// No task outlives its nursery, on any path. The first child to fail cancels the others; a body that throws cancels
+// all, waits for them, and its exception goes on. A nursery lives on the stack of the fiber that opened it; any task
+// may spawn into it while it is open.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <ranges>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "rota/fiber/cancel.h"
+#include "rota/fiber/detail/core.h"
+#include "rota/fiber/task.h"
+
+namespace rota::fiber {
+
+namespace detail {
+void open_slow(Worker* worker, NurseryCore* core);
+Result<void> close_slow(NurseryCore* core);
+// Cancels and waits if it is still open; frees what it has.
+void dispose_nursery(NurseryCore* core);
+void arm_deadline(NurseryCore* core, std::chrono::nanoseconds duration);
+void cancel_nursery(NurseryCore* core, CancelReason reason);
+[[noreturn]] void throw_close(Error error, NurseryCore* core);
+// The checks that cost: budgets, capabilities, profile, trace. Null when the spawn may go on.
+Result<void> spawn_check(Worker* worker, NurseryCore* core, Record* record);
+void sample_spawn(Record* record);
+}  // namespace detail
+
+class Nursery {
+ public:
+  Nursery(const Nursery&) = delete;
+  Nursery& operator=(const Nursery&) = delete;
+
+  // Opens a nursery on the current fiber. Prefer with_scope(). Throws OutsideRuntime, or NurseryNotActive in `core`.
+  Nursery() {
+    detail::Worker* worker = detail::current_worker();
+    if (worker == nullptr) [[unlikely]]
+      detail::throw_outside_runtime("a nursery");
+    detail::Fiber* fiber = worker->fiber;
+    core_.owner_task = fiber->task;
+    core_.owner = fiber;
+    core_.outer = fiber->scope;
+    core_.seen_epoch.store(fiber->task->nursery->seen_epoch.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    fiber->scope = &core_;
+    if (worker->hooks != 0) [[unlikely]]
+      detail::open_slow(worker, &core_);
+  }
+  // A nursery that was not closed is cancelled and waited for.
+  ~Nursery() {
+    if (core_.owner != nullptr || core_.extras.load(std::memory_order_relaxed) != nullptr) [[unlikely]] {
+      detail::dispose_nursery(&core_);
+    }
+  }
+
+  // Runs `f()` as a task of this nursery. Throws NurseryNotActive, SpawnBudgetExhausted, CapabilityDenied...
+  template <class F>
+  auto spawn(F&& f) -> Task<std::invoke_result_t<std::decay_t<F>>> {
+    using T = std::invoke_result_t<std::decay_t<F>>;
+    detail::ErrorOr<detail::ResultRecord<T>*> record = make<T>(std::forward<F>(f), 0);
+    if (record.pointer == nullptr) [[unlikely]]
+      detail::throw_error(std::move(record.error).take_error());
+    return Task<T>(record.pointer);
+  }
+  // The same, refusing with an error instead of an exception.
+  template <class F>
+  auto try_spawn(F&& f) -> Result<Task<std::invoke_result_t<std::decay_t<F>>>> {
+    using T = std::invoke_result_t<std::decay_t<F>>;
+    detail::ErrorOr<detail::ResultRecord<T>*> record = make<T>(std::forward<F>(f), 0);
+    if (record.pointer == nullptr) [[unlikely]]
+      return std::move(record.error).take_error();
+    return Task<T>(record.pointer);
+  }
+  // As spawn(), for a task whose result nobody asks for: its end, and a failure, are the nursery's alone.
+  template <class F>
+  void launch(F&& f) {
+    using T = std::invoke_result_t<std::decay_t<F>>;
+    detail::ErrorOr<detail::ResultRecord<T>*> record = make<T>(std::forward<F>(f), detail::Record::kFlagDetached);
+    if (record.pointer == nullptr) [[unlikely]]
+      detail::throw_error(std::move(record.error).take_error());
+  }
+  // Runs `f(token)`, with a token that is cancelled when the task is.
+  template <class F>
+  auto spawn_cancellable(F&& f) -> Task<std::invoke_result_t<std::decay_t<F>, CancelToken&>> {
+    return spawn([f = std::decay_t<F>(std::forward<F>(f))]() mutable {
+      CancelToken token = current_token();
+      return std::move(f)(token);
+    });
+  }
+  // Spawns each callable of a range.
+  template <std::ranges::input_range R>
+  auto spawn_all(R&& callables) {
+    using F = std::ranges::range_value_t<R>;
+    std::vector<Task<std::invoke_result_t<F>>> tasks;
+    if constexpr (std::ranges::sized_range<R>) tasks.reserve(std::ranges::size(callables));
+    for (auto&& f : callables) tasks.push_back(spawn(std::forward<decltype(f)>(f)));
+    return tasks;
+  }
+
+  // Cancels every task in it and below. Idempotent.
+  void cancel() { detail::cancel_nursery(&core_, CancelReason::kExplicit); }
+
+  // Waits for all children. A child's failure comes before cancellation before success: the error's code is the
+  // failure's, or Cancelled, or DeadlineExceeded. Only the fiber that opened the nursery may close it.
+  Result<void> close() {
+    if (closed_quietly()) [[likely]]
+      return {};
+    return detail::close_slow(&core_);
+  }
+
+  [[nodiscard]] NurseryState state() const { return core_.state.load(std::memory_order_acquire); }
+  [[nodiscard]] CancelReason cancel_reason() const { return core_.cancel.load(std::memory_order_acquire); }
+  // For the rest of the runtime.
+  detail::NurseryCore* core() { return &core_; }
+
+ private:
+  template <class G>
+  friend auto with_scope(G&& body) -> std::invoke_result_t<G, Nursery&>;
+  template <class G>
+  friend auto with_deadline(std::chrono::nanoseconds duration, G&& body);
+
+  template <class T, class F>
+  [[gnu::always_inline]] detail::ErrorOr<detail::ResultRecord<T>*> make(F&& f, std::uint8_t flags) {
+    using namespace detail;
+    using R = TaskRecord<std::decay_t<F>, T>;
+    Worker* worker = current_worker();
+    if (worker == nullptr) [[unlikely]]
+      throw_outside_runtime("spawn()");
+    R* record = allocate_record<R>(worker);
+    ::new (static_cast<void*>(record)) R(std::forward<F>(f));
+    record->act = &R::perform;
+    record->nursery = &core_;
+    record->join.store(kJoinNone, std::memory_order_relaxed);
+    record->state.store(TaskState::kReady, std::memory_order_relaxed);
+    record->cancel.store(0, std::memory_order_relaxed);
+    record->size_class = size_class_of(sizeof(R));
+    record->flags = flags;
+    record->registry.store(Record::kNoEntry, std::memory_order_relaxed);
+    record->id = (static_cast<std::uint64_t>(worker->index) << 48) | worker->counters.spawned.next();
+    record->meter = nullptr;
+    if (core_.owner == worker->fiber) [[likely]] {
+      core_.local += 1;
+    } else {
+      core_.remote.fetch_add(1, std::memory_order_relaxed);
+    }
+    if (worker->hooks != 0 || core_.state.load(std::memory_order_relaxed) != NurseryState::kOpen) [[unlikely]] {
+      if (Result<void> refused = spawn_check(worker, &core_, record); !refused.ok()) {
+        return {nullptr, std::move(refused)};
+      }
+    }
+    if ((record->id & 63) == 0) [[unlikely]]
+      sample_spawn(record);
+    worker->deque.push(item_of(record));
+    notify_work(worker);
+    return {record, {}};
+  }
+
+  // The end of a nursery in which nothing unusual happened and nothing is left.
+  [[gnu::always_inline]] bool closed_quietly() {
+    // Acquire, partner: the release of the children that ended elsewhere.
+    if (core_.owner == nullptr || core_.local != 0 ||
+        core_.remote.load(std::memory_order_acquire) != detail::NurseryCore::kBias ||
+        core_.extras.load(std::memory_order_relaxed) != nullptr ||
+        core_.state.load(std::memory_order_relaxed) != NurseryState::kOpen) {
+      return false;
+    }
+    detail::Fiber* fiber = core_.owner;
+    if (fiber->scope != &core_) [[unlikely]]
+      return false;
+    fiber->scope = core_.outer;
+    core_.state.store(NurseryState::kClosed, std::memory_order_relaxed);
+    core_.owner = nullptr;
+    return true;
+  }
+  void close_or_throw() {
+    if (closed_quietly()) [[likely]]
+      return;
+    Result<void> closed = detail::close_slow(&core_);
+    if (!closed.ok()) detail::throw_close(std::move(closed).take_error(), &core_);
+  }
+
+  detail::NurseryCore core_{};
+};
+
+// Opens a nursery, runs body(nursery), closes it, and returns what the body returned.
+template <class F>
+auto with_scope(F&& body) -> std::invoke_result_t<F, Nursery&> {
+  using T = std::invoke_result_t<F, Nursery&>;
+  Nursery nursery;  // If the body throws, its destructor cancels, waits, and the exception goes on.
+  if constexpr (std::is_void_v<T>) {
+    std::forward<F>(body)(nursery);
+    nursery.close_or_throw();
+  } else {
+    T value = std::forward<F>(body)(nursery);
+    nursery.close_or_throw();
+    return value;
+  }
+}
+
+// The same within `duration`, or within what is left of a deadline around it. When the time runs out, everything in
+// the scope is cancelled, the blocked is interrupted, all is waited for, and nothing is returned -- even if the body
+// had returned by then. For a body that returns void: true if it was in time.
+template <class F>
+auto with_deadline(std::chrono::nanoseconds duration, F&& body) {
+  using T = std::invoke_result_t<F, Nursery&>;
+  Nursery nursery;
+  detail::arm_deadline(nursery.core(), duration);
+  const auto finish = [&nursery](auto&& run) -> bool {
+    try {
+      run();
+    } catch (const Cancelled&) {
+      if (nursery.cancel_reason() != CancelReason::kTimeout) throw;
+    }
+    Result<void> closed = nursery.close();
+    if (closed.ok()) return true;
+    if (closed.code() == ErrorCode::kDeadlineExceeded) return false;
+    detail::throw_close(std::move(closed).take_error(), nursery.core());
+  };
+  if constexpr (std::is_void_v<T>) {
+    return finish([&] { std::forward<F>(body)(nursery); });
+  } else {
+    std::optional<T> value;
+    if (!finish([&] { value.emplace(std::forward<F>(body)(nursery)); })) value.reset();
+    return value;
+  }
+}
+
+}  // namespace rota::fiber

@@ -1,0 +1,111 @@
+// Runtime: the workers, and how a program enters and leaves them.
+//
+//   Runtime runtime;                                    // one worker a core
+//   int answer = runtime.run([] { return 42; });        // blocks this thread, not a worker
+//
+// Thread safety: run(), spawn(), stats() and shutdown() from any thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "rota/fiber/config.h"
+#include "rota/fiber/detail/core.h"
+#include "rota/fiber/error.h"
+#include "rota/fiber/task.h"
+
+namespace rota::fiber {
+
+struct WorkerStats {
+  std::uint64_t spawned = 0, completed = 0, cancelled = 0, failed = 0;
+  std::uint64_t steals = 0, failed_steals = 0;
+  std::uint64_t parks = 0;
+  std::chrono::nanoseconds park_time{0};
+  std::uint64_t budget_exhaustions = 0;
+  // From ready to run, of a sample of the tasks (one in 64).
+  std::uint64_t latency_samples = 0;
+  std::chrono::nanoseconds latency_average{0};
+  std::chrono::nanoseconds latency_p99{0};  // Upper end of its power-of-two bucket.
+};
+
+struct Stats {
+  WorkerStats sum;
+  std::vector<WorkerStats> workers;
+  std::uint64_t stacks_live = 0, stacks_cached = 0;
+  std::uint64_t worker_panics = 0;
+};
+
+class Runtime {
+ public:
+  // Throws FiberError(InvalidArgument) on a bad configuration; create() returns it.
+  explicit Runtime(Config config = {});
+  static Result<std::unique_ptr<Runtime>> create(const Config& config);
+  // Cancels what still runs and waits for it.
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  // Runs `f()` as a task of this runtime and waits for it; returns its result or rethrows. From a thread outside.
+  template <class F>
+  auto run(F&& f) -> std::invoke_result_t<std::decay_t<F>> {
+    auto task = spawn(std::forward<F>(f));
+    if (deterministic()) drive(task.record());
+    return task.get();
+  }
+
+  // Starts `f()` as a task of its own, from any thread. While the global queue is full it waits (a task waits as
+  // a fiber, a thread blocks). A failure is the task's alone. In deterministic mode it runs with the next run().
+  template <class F>
+  auto spawn(F&& f) -> Task<std::invoke_result_t<std::decay_t<F>>> {
+    using T = std::invoke_result_t<std::decay_t<F>>;
+    auto* record = make<T>(std::forward<F>(f));
+    submit(record, true).value();
+    return Task<T>(record);
+  }
+  // QueueFull instead of waiting.
+  template <class F>
+  auto try_spawn(F&& f) -> Result<Task<std::invoke_result_t<std::decay_t<F>>>> {
+    using T = std::invoke_result_t<std::decay_t<F>>;
+    auto* record = make<T>(std::forward<F>(f));
+    ROTA_TRY(submit(record, false));
+    return Task<T>(record);
+  }
+
+  // Waits until nothing runs, then stops the workers. New spawns are refused from now on. Idempotent.
+  void shutdown();
+  // Cancels every task; shutdown() then waits for them.
+  void cancel_all();
+
+  [[nodiscard]] Stats stats() const;
+  [[nodiscard]] const Config& config() const;
+  [[nodiscard]] bool deterministic() const;
+  // Deterministic mode: a hash of the order of all events so far, and their number.
+  [[nodiscard]] std::uint64_t event_hash() const;
+  [[nodiscard]] std::uint64_t event_count() const;
+  // The runtime's clock: monotonic, or virtual in deterministic mode.
+  [[nodiscard]] std::chrono::nanoseconds now() const;
+  detail::RuntimeCore* core() { return core_.get(); }
+
+ private:
+  template <class T, class F>
+  detail::ResultRecord<T>* make(F&& f) {
+    using R = detail::TaskRecord<std::decay_t<F>, T>;
+    auto* record = reinterpret_cast<R*>(detail::allocate_slow(nullptr, detail::size_class_of(sizeof(R)), sizeof(R)));
+    ::new (static_cast<void*>(record)) R(std::forward<F>(f));
+    record->act = &R::perform;
+    record->size_class = detail::size_class_of(sizeof(R));
+    return record;
+  }
+  // Refused: Closed after shutdown(), QueueFull, NurseryNotActive in profile `core`. Frees the record then.
+  Result<void> submit(detail::Record* record, bool wait);
+  void drive(detail::Record* until);
+
+  std::unique_ptr<detail::RuntimeCore> core_;
+};
+
+}  // namespace rota::fiber

@@ -1,0 +1,65 @@
+// The states of a task and of a nursery, why something was cancelled, and which changes are legal.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace rota::fiber {
+
+enum class TaskState : std::uint8_t {
+  kNew,              // Being made; nobody else has seen it.
+  kReady,            // Queued.
+  kRunning,          // On a worker.
+  kBlocked,          // Waits for something; its stack is parked.
+  kBudgetExhausted,  // Waits for a recharge.
+  kCancelling,       // Asked to end, and has not yet. Reported, never stored: see observed_state().
+  kCompleting,       // The function has returned; the result is being stored.
+  kCompleted,        // Terminal: a result.
+  kCancelled,        // Terminal: ended by cancellation.
+  kFailed,           // Terminal: ended by an exception or by a stack overflow.
+};
+inline constexpr int kTaskStateCount = 10;
+
+constexpr bool is_terminal(TaskState state) { return state >= TaskState::kCompleted; }
+
+// The table of F-1: may a task go from `from` to `to`? Nothing leaves a terminal state.
+constexpr bool legal_transition(TaskState from, TaskState to) {
+  using S = TaskState;
+  switch (from) {
+    case S::kNew:
+      return to == S::kReady;
+    case S::kReady:
+      return to == S::kRunning || to == S::kCancelled;  // Cancelled: one still queued ends without running.
+    case S::kRunning:
+      return to == S::kReady /* yield */ || to == S::kBlocked || to == S::kBudgetExhausted || to == S::kCompleting ||
+             to == S::kCancelled || to == S::kFailed;
+    case S::kBlocked:
+    case S::kBudgetExhausted:
+      return to == S::kReady;
+    case S::kCancelling:
+      return false;  // An observation, not a stored state.
+    case S::kCompleting:
+      return to == S::kCompleted || to == S::kFailed;
+    case S::kCompleted:
+    case S::kCancelled:
+    case S::kFailed:
+      return false;
+  }
+  return false;
+}
+
+enum class NurseryState : std::uint8_t { kOpen, kClosing, kCancelling, kClosed, kCancelled };
+
+enum class CancelReason : std::uint8_t {
+  kNone,
+  kExplicit,  // Somebody called cancel().
+  kTimeout,   // A deadline passed.
+  kParent,    // Something around it was cancelled.
+  kFailure,   // A sibling failed, or the nursery's body threw.
+};
+
+std::string_view to_string(TaskState state);
+std::string_view to_string(NurseryState state);
+std::string_view to_string(CancelReason reason);
+
+}  // namespace rota::fiber

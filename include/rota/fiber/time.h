@@ -1,0 +1,46 @@
+// yield, sleep and the runtime's clock.
+#pragma once
+
+#include <chrono>
+
+#include "rota/fiber/detail/core.h"
+#include "rota/result.h"
+
+namespace rota::fiber {
+
+void yield_slow();
+
+namespace detail {
+void push_yielded(Worker* worker, void* fiber);
+}
+
+// Lets another ready task run; this one goes to the end of the worker's queue. Returns at once if there is none.
+[[gnu::always_inline]] inline void yield() {
+  using namespace detail;
+  Worker* worker = current_worker();
+  // Every 64th time, and whenever something is watched, the long way round: it looks at the shared queues, too.
+  if (worker == nullptr || worker->hooks != 0 || (++worker->tick & 63) == 0) [[unlikely]]
+    return yield_slow();
+  const Item item = worker->solo ? worker->deque.take_top<true>() : worker->deque.take_top<false>();
+  if (item == 0) return;
+  if (!is_fiber(item)) [[unlikely]] {
+    worker->handoff = item;
+    return yield_slow();
+  }
+  Fiber* self = worker->fiber;
+  Record* task = self->task;
+  set_state(task, TaskState::kReady);
+  worker->after = push_yielded;
+  worker->after_argument = self;
+  switch_fibers(worker, self, fiber_of(item));
+  set_state(task, TaskState::kRunning);
+}
+
+// Cancelled if the task is cancelled meanwhile. Outside the runtime the thread sleeps.
+Result<void> sleep_for(std::chrono::nanoseconds duration);
+// Until the runtime's clock (now()) reaches `time`.
+Result<void> sleep_until(std::chrono::nanoseconds time);
+// The runtime's clock: monotonic; virtual in deterministic mode.
+[[nodiscard]] std::chrono::nanoseconds now();
+
+}  // namespace rota::fiber

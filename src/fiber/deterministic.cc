@@ -1,0 +1,132 @@
+// Deterministic mode: one thread plays all workers, one step at a time, in an order drawn from the seed (F-28, F-29).
+//
+// A step is: a virtual worker, drawn at random, does what a worker does next: its own deque, the shared queues, a
+// steal. Time is virtual: it stands still while anything can run, and jumps to the next timer when nothing can. When
+// there is no timer either, nothing can ever run again: everything that waits is reported, then cancelled, and run()
+// throws.
+#include <algorithm>
+#include <mutex>
+#include <span>
+#include <sstream>
+
+#include "base/hash.h"
+#include "fiber/runtime_core.h"
+#include "rota/fiber/error.h"
+#include "rota/fiber/nursery.h"
+
+namespace rota::fiber::detail {
+
+namespace {
+
+bool awaited_is_done(const RuntimeCore& runtime) {
+  if (runtime.await != nullptr) return is_terminal_now(runtime.await);
+  return runtime.root.remote.load(std::memory_order_relaxed) == 0;  // shutdown()
+}
+
+void become(RuntimeCore& runtime, Worker* from, std::uint32_t index) {
+  Worker* worker = runtime.workers[index].get();
+  worker->fiber = from->fiber;
+  rota_fiber_worker = worker;
+}
+
+// What virtual worker `index` would run next, or 0.
+Item step(RuntimeCore& runtime, Worker* worker) {
+  if (Item item = worker->handoff; item != 0) {
+    worker->handoff = 0;
+    return item;
+  }
+  // Mostly the newest, sometimes the oldest: both orders occur in a real run.
+  Item item = runtime.order.below(4) == 0 ? worker->deque.take_top<true>() : worker->deque.pop<true>();
+  if (item != 0) return item;
+  if (Fiber* injected = runtime.injected.exchange(nullptr, std::memory_order_acquire); injected != nullptr) {
+    while (injected->next != nullptr) {
+      Fiber* next = injected->next;
+      worker->deque.push(item_of(injected));
+      injected = next;
+    }
+    return item_of(injected);
+  }
+  {
+    sync::MutexLock lock(runtime.global_mutex);
+    if (!runtime.global.empty()) {
+      Record* record = runtime.global.front();
+      runtime.global.pop_front();
+      runtime.global_count.store(runtime.global.size(), std::memory_order_relaxed);
+      return item_of(record);
+    }
+  }
+  if (!runtime.config.enable_stealing || runtime.worker_count == 1) return 0;
+  const auto first = static_cast<std::uint32_t>(runtime.order.below(runtime.worker_count));
+  for (std::uint32_t i = 0; i < runtime.worker_count; ++i) {
+    const std::uint32_t victim = (first + i) % runtime.worker_count;
+    if (victim == worker->index) continue;
+    item = runtime.workers[victim]->deque.take_top<true>();
+    if (item == 0) continue;
+    worker->counters.steals.add(1);
+    note_event(worker, Event::kSteal, is_fiber(item) ? fiber_of(item)->task->id : record_of(item)->id);
+    return item;
+  }
+  return 0;
+}
+
+void report_nursery(std::ostringstream& out, NurseryCore* core, int depth) {
+  NurseryExtras* extras = core->extras.load(std::memory_order_acquire);
+  if (extras == nullptr) return;
+  for (const Entry& entry : extras->registry) {
+    const Fiber* fiber = entry.fiber;
+    if (fiber->task != entry.task) continue;  // Below another task on the same stack; that one is reported.
+    out << "\n  task " << entry.task->id << " waits for " << (fiber->waits_for == nullptr ? "?" : fiber->waits_for);
+  }
+  if (core->owner != nullptr && core->owner->claim.load() == kWaitingFirm && core->owner->scope == core) {
+    out << "\n  task " << (core->owner_task == nullptr ? 0 : core->owner_task->id) << " waits for "
+        << core->owner->waits_for;
+  }
+  for (NurseryCore* nested = extras->first_nested; nested != nullptr;
+       nested = nested->extras.load(std::memory_order_relaxed)->next_nested) {
+    report_nursery(out, nested, depth + 1);
+  }
+}
+
+}  // namespace
+
+void note_event(Worker* worker, Event what, std::uint64_t id) {
+  RuntimeCore& runtime = *worker->runtime;
+  if (runtime.deterministic) {
+    const std::uint64_t words[4] = {runtime.event_hash,
+                                    static_cast<std::uint64_t>(what) | static_cast<std::uint64_t>(worker->index) << 8,
+                                    id, static_cast<std::uint64_t>(runtime.virtual_now)};
+    runtime.event_hash = hash64(std::as_bytes(std::span(words)));
+    ++runtime.event_count;
+  }
+}
+
+Item next_deterministic(Worker* worker) {
+  RuntimeCore& runtime = *worker->runtime;
+  for (;;) {
+    if (awaited_is_done(runtime)) {
+      become(runtime, worker, 0);
+      return 0;
+    }
+    const auto first = static_cast<std::uint32_t>(runtime.order.below(runtime.worker_count));
+    for (std::uint32_t i = 0; i < runtime.worker_count; ++i) {
+      const std::uint32_t index = (first + i) % runtime.worker_count;
+      become(runtime, worker, index);
+      worker = runtime.workers[index].get();
+      if (const Item item = step(runtime, worker); item != 0) return item;
+    }
+    if (const Nanoseconds next = runtime.timers.next(); next != kNever) {
+      runtime.virtual_now = std::max(runtime.virtual_now, next);
+      note_event(worker, Event::kTimer, 0);
+      runtime.timers.fire_due(runtime.virtual_now);
+      continue;
+    }
+    ROTA_ASSERT(runtime.deadlock.empty(), "a deadlock that cancellation does not end: ", runtime.deadlock);
+    std::ostringstream out;
+    out << "deadlock: nothing can ever run again";
+    report_nursery(out, &runtime.root, 0);
+    runtime.deadlock = out.str();
+    cancel_nursery(&runtime.root, CancelReason::kExplicit);
+  }
+}
+
+}  // namespace rota::fiber::detail

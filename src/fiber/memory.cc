@@ -1,0 +1,124 @@
+// Where task records come from: per-worker free lists, refilled from and drained to one depot of the process.
+//
+// The depot keeps its memory for the life of the process, so that a handle may outlive its runtime. A record freed on
+// another worker than it was made on stays there; beyond a bound half of the list moves to the depot, in one piece.
+// Under AddressSanitizer every record is a malloc of its own, so that a use after free is seen.
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "fiber/runtime_core.h"
+#include "rota/fiber/detail/core.h"
+
+namespace rota::fiber::detail {
+
+namespace {
+
+constexpr std::uint32_t kBatch = 1024;
+constexpr std::size_t kChunkBytes = 256 * 1024;
+
+struct Bundle {
+  FreeSlot* first;
+  std::uint32_t count;
+};
+
+class Depot {
+ public:
+  // A list of free slots; its length in *count.
+  FreeSlot* take(std::uint8_t size_class, std::uint32_t* count) {
+    {
+      std::lock_guard guard(lock_);
+      auto& bundles = bundles_[size_class];
+      if (!bundles.empty()) {
+        const Bundle bundle = bundles.back();
+        bundles.pop_back();
+        *count = bundle.count;
+        return bundle.first;
+      }
+    }
+    return carve(size_class, count);
+  }
+  void give(std::uint8_t size_class, FreeSlot* first, std::uint32_t count) {
+    std::lock_guard guard(lock_);
+    bundles_[size_class].push_back({first, count});
+  }
+
+ private:
+  FreeSlot* carve(std::uint8_t size_class, std::uint32_t* count) {
+    const std::size_t bytes = kSmallestRecord << size_class;
+    auto* chunk = static_cast<std::byte*>(std::aligned_alloc(64, kChunkBytes));
+    if (chunk == nullptr) throw std::bad_alloc();
+    {
+      std::lock_guard guard(lock_);
+      chunks_.push_back(chunk);
+    }
+    *count = static_cast<std::uint32_t>(kChunkBytes / bytes);
+    FreeSlot* list = nullptr;
+    for (std::size_t i = *count; i-- > 0;) {
+      auto* slot = reinterpret_cast<FreeSlot*>(chunk + i * bytes);
+      slot->next = list;
+      list = slot;
+    }
+    return list;
+  }
+
+  SpinLock lock_;
+  std::array<std::vector<Bundle>, kSizeClasses> bundles_;
+  std::vector<std::byte*> chunks_;  // Reachable for leak checkers.
+};
+
+Depot& depot() {
+  static auto* the_depot = new Depot;  // Never destroyed: records may outlive everything.
+  return *the_depot;
+}
+
+}  // namespace
+
+Record* allocate_slow(Worker* worker, std::uint8_t size_class, std::size_t bytes) {
+  if (ROTA_ASAN || size_class == kHugeClass) {
+    void* memory = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (memory == nullptr) throw std::bad_alloc();
+    return static_cast<Record*>(memory);
+  }
+  std::uint32_t count = 0;
+  FreeSlot* list = depot().take(size_class, &count);
+  if (worker != nullptr) {
+    worker->free[size_class] = list->next;
+    worker->free_count[size_class] = count - 1;
+  } else if (count > 1) {
+    depot().give(size_class, list->next, count - 1);
+  }
+  return reinterpret_cast<Record*>(list);
+}
+
+void free_slow(Worker* /*worker*/, Record* record) {
+  if (ROTA_ASAN || record->size_class == kHugeClass) {
+    std::free(record);
+    return;
+  }
+  const std::uint8_t size_class = record->size_class;
+  auto* slot = reinterpret_cast<FreeSlot*>(record);
+  slot->next = nullptr;
+  depot().give(size_class, slot, 1);
+}
+
+void free_overflow(Worker* worker, std::uint8_t size_class) {
+  FreeSlot* first = worker->free[size_class];
+  FreeSlot* last = first;
+  for (std::uint32_t i = 1; i < kBatch; ++i) last = last->next;
+  worker->free[size_class] = last->next;
+  worker->free_count[size_class] -= kBatch;
+  last->next = nullptr;
+  depot().give(size_class, first, kBatch);
+}
+
+void release_records(Worker* worker) {
+  for (std::uint8_t i = 0; i < kSizeClasses; ++i) {
+    if (worker->free[i] != nullptr) depot().give(i, worker->free[i], worker->free_count[i]);
+    worker->free[i] = nullptr;
+    worker->free_count[i] = 0;
+  }
+}
+
+}  // namespace rota::fiber::detail

@@ -1,0 +1,422 @@
+// Nurseries: closing, failing, and cancelling everything below.
+#include "rota/fiber/nursery.h"
+
+#include <mutex>
+
+#include "fiber/runtime_core.h"
+#include "fiber/token_state.h"
+#include "rota/assert.h"
+
+namespace rota::fiber::detail {
+
+namespace {
+
+using Tokens = std::vector<std::shared_ptr<TokenState>>;
+
+// The nursery around this one: the next open scope of the same task, or the nursery of that task.
+NurseryCore* parent_of(const NurseryCore* core) {
+  if (core->outer != nullptr && core->outer->owner_task == core->owner_task) return core->outer;
+  return core->owner_task == nullptr ? nullptr : core->owner_task->nursery;
+}
+
+bool mark_cancelled(NurseryCore* core, CancelReason reason) {
+  CancelReason none = CancelReason::kNone;
+  if (!core->cancel.compare_exchange_strong(none, reason, std::memory_order_seq_cst)) return false;
+  NurseryState state = core->state.load(std::memory_order_relaxed);
+  while ((state == NurseryState::kOpen || state == NurseryState::kClosing) &&
+         !core->state.compare_exchange_weak(state, NurseryState::kCancelling, std::memory_order_acq_rel)) {
+  }
+  return true;
+}
+
+void wake_cancelled(RuntimeCore* runtime, Fiber* fiber) {
+  if (fiber != nullptr && cancel_wake(fiber)) schedule(runtime, fiber);
+}
+
+void wake_registered(RuntimeCore* runtime, NurseryExtras* extras, Tokens& tokens) {
+  const std::size_t count = extras->registry.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i + 4 < count) __builtin_prefetch(&extras->registry[i + 4].fiber->claim, 1);
+    const Entry& entry = extras->registry[i];
+    wake_cancelled(runtime, entry.fiber);
+    if (entry.token != nullptr) tokens.push_back(entry.token);
+  }
+}
+
+RuntimeCore* runtime_of(const NurseryCore* core) {
+  for (;;) {
+    const NurseryCore* parent = parent_of(core);
+    if (parent == nullptr) return static_cast<const RootNursery*>(core)->runtime;
+    core = parent;
+  }
+}
+
+// Cancels `top` and every linked nursery below it. Goes down with the locks of the path held, from the outside inwards,
+// and without recursion: depth is the user's.
+// REQUIRES: top's own lock held if it has extras; `only` limits the nurseries directly below `top` to that task's.
+void cancel_below(RuntimeCore* runtime, NurseryCore* top, const Record* only, Tokens& tokens) {
+  NurseryExtras* extras = top->extras.load(std::memory_order_acquire);
+  if (extras == nullptr) return;
+  NurseryCore* at = extras->first_nested;
+  NurseryCore* above = top;
+  for (;;) {
+    if (at == nullptr) {
+      if (above == top) return;
+      at = above;
+      above = parent_of(at);
+      NurseryExtras* done = at->extras.load(std::memory_order_relaxed);
+      done->lock.unlock();
+      at = done->next_nested;
+      continue;
+    }
+    NurseryExtras* below = at->extras.load(std::memory_order_relaxed);
+    if ((above == top && only != nullptr && at->owner_task != only) || !mark_cancelled(at, CancelReason::kParent)) {
+      at = below->next_nested;
+      continue;
+    }
+    below->lock.lock();
+    wake_cancelled(runtime, at->owner);
+    wake_registered(runtime, below, tokens);
+    above = at;
+    at = below->first_nested;
+  }
+}
+
+void cancel_tokens(const Tokens& tokens) {
+  for (const auto& token : tokens) cancel_token(token, CancelReason::kParent);
+}
+
+// Puts `core` into its parent's list. REQUIRES: the parent is linked.
+void link_one(NurseryCore* core) {
+  NurseryCore* parent = parent_of(core);
+  NurseryExtras* extras = extras_of(core);
+  if (parent == nullptr) {
+    extras->linked.store(true, std::memory_order_release);
+    return;
+  }
+  NurseryExtras* above = extras_of(parent);
+  bool inherits = false;
+  {
+    std::lock_guard guard(above->lock);
+    if (extras->linked.load(std::memory_order_relaxed)) return;
+    extras->next_nested = above->first_nested;
+    extras->previous_nested = nullptr;
+    if (above->first_nested != nullptr) {
+      above->first_nested->extras.load(std::memory_order_relaxed)->previous_nested = core;
+    }
+    above->first_nested = core;
+    extras->linked.store(true, std::memory_order_release);
+    inherits = parent->cancel.load(std::memory_order_seq_cst) != CancelReason::kNone ||
+               (core->owner_task != nullptr && core->owner_task->nursery == parent &&
+                (core->owner_task->cancel.load(std::memory_order_seq_cst) & 0x0f) != 0);
+  }
+  if (inherits) cancel_nursery(core, CancelReason::kParent);
+}
+
+void unlink(NurseryCore* core, NurseryExtras* extras) {
+  NurseryCore* parent = parent_of(core);
+  if (parent == nullptr || !extras->linked.load(std::memory_order_acquire)) return;
+  NurseryExtras* above = parent->extras.load(std::memory_order_acquire);
+  std::lock_guard guard(above->lock);
+  if (extras->previous_nested != nullptr) {
+    extras->previous_nested->extras.load(std::memory_order_relaxed)->next_nested = extras->next_nested;
+  } else {
+    above->first_nested = extras->next_nested;
+  }
+  if (extras->next_nested != nullptr) {
+    extras->next_nested->extras.load(std::memory_order_relaxed)->previous_nested = extras->previous_nested;
+  }
+  extras->linked.store(false, std::memory_order_relaxed);
+}
+
+struct CloseWait {
+  NurseryCore* core;
+};
+
+bool publish_close(Worker* /*worker*/, void* argument) {
+  NurseryCore* core = static_cast<CloseWait*>(argument)->core;
+  const std::int64_t change = core->local - NurseryCore::kBias;
+  core->local = 0;
+  // acq_rel, partner: child_done(). From here on the last child to leave wakes the owner.
+  return core->remote.fetch_add(change, std::memory_order_acq_rel) + change != 0;
+}
+
+// Runs what is left in the owner's own deque on this stack, then waits for the rest.
+void await_children(Worker* worker, NurseryCore* core) {
+  while (core->local > 0 && stack_left(worker->fiber) && (worker->hooks & kHookDeterministic) == 0) {
+    const Item item = pop_item(worker);
+    if (item == 0) break;
+    if (is_fiber(item) || record_of(item)->nursery != core) {
+      worker->deque.push(item);
+      break;
+    }
+    run_in_place<false>(worker, record_of(item));
+    worker = current_worker();
+  }
+  // Acquire, partner: child_done()'s release.
+  if (core->local + core->remote.load(std::memory_order_acquire) == NurseryCore::kBias) return;
+  ensure_linked(core);  // So that a cancellation from above reaches the children while their owner sleeps.
+  CloseWait wait{core};
+  park(worker, publish_close, &wait, false, "the children of its scope");
+}
+
+Error error_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const FiberError& error) {
+    return error.error();
+  } catch (const std::exception& error) {
+    return Error{ErrorCode::kInternal, error.what()};
+  } catch (...) {
+    return Error{ErrorCode::kInternal, "a task failed with an exception that is no std::exception"};
+  }
+}
+
+}  // namespace
+
+NurseryExtras* extras_of(NurseryCore* core) {
+  NurseryExtras* extras = core->extras.load(std::memory_order_acquire);
+  if (extras != nullptr) return extras;
+  auto* made = new NurseryExtras;
+  if (core->extras.compare_exchange_strong(extras, made, std::memory_order_acq_rel)) return made;
+  delete made;
+  return extras;
+}
+
+void ensure_linked(NurseryCore* core) {
+  const auto is_linked = [](NurseryCore* nursery) {
+    NurseryExtras* extras = nursery->extras.load(std::memory_order_acquire);
+    return extras != nullptr && extras->linked.load(std::memory_order_acquire);
+  };
+  std::vector<NurseryCore*> path;
+  for (NurseryCore* at = core; at != nullptr && !is_linked(at); at = parent_of(at)) path.push_back(at);
+  while (!path.empty()) {
+    link_one(path.back());  // The outermost first.
+    path.pop_back();
+  }
+}
+
+void register_task(Record* task, Fiber* fiber) {
+  NurseryCore* nursery = task->nursery;
+  ensure_linked(nursery);
+  NurseryExtras* extras = extras_of(nursery);
+  std::lock_guard guard(extras->lock);
+  task->registry.store(static_cast<std::uint32_t>(extras->registry.size()), std::memory_order_relaxed);
+  extras->registry.push_back({fiber, task, nullptr});
+}
+
+void unregister_task(Record* task) {
+  NurseryExtras* extras = task->nursery->extras.load(std::memory_order_acquire);
+  std::shared_ptr<TokenState> token;  // Dropped outside the lock.
+  std::lock_guard guard(extras->lock);
+  const std::uint32_t index = task->registry.load(std::memory_order_relaxed);
+  Entry& entry = extras->registry[index];
+  token = std::move(entry.token);
+  Entry& last = extras->registry.back();
+  if (&entry != &last) {
+    last.task->registry.store(index, std::memory_order_relaxed);
+    entry = std::move(last);
+  }
+  extras->registry.pop_back();
+  task->registry.store(Record::kNoEntry, std::memory_order_relaxed);
+}
+
+bool scope_cancelled_slow(NurseryCore* scope, Record* task, std::uint32_t epoch) {
+  if ((task->cancel.load(std::memory_order_seq_cst) & 0x0f) != 0) return true;
+  for (NurseryCore* at = scope; at != nullptr; at = parent_of(at)) {
+    if (at->cancel.load(std::memory_order_seq_cst) != CancelReason::kNone) return true;
+    // The task that opened it, when the way up leaves that task.
+    const Record* owner = at->owner_task;
+    if (owner != nullptr && (owner->cancel.load(std::memory_order_seq_cst) & 0x0f) != 0) return true;
+  }
+  scope->seen_epoch.store(epoch, std::memory_order_relaxed);
+  return false;
+}
+
+CancelReason current_cancel_reason() {
+  const Fiber* fiber = current_worker()->fiber;
+  const Record* task = fiber->task;
+  for (NurseryCore* scope = fiber->scope; scope != nullptr && scope->owner_task == task; scope = scope->outer) {
+    if (const CancelReason reason = scope->cancel.load(); reason != CancelReason::kNone) return reason;
+  }
+  if (const auto reason = static_cast<CancelReason>(task->cancel.load() & 0x0f); reason != CancelReason::kNone) {
+    return reason;
+  }
+  const CancelReason reason = task->nursery->cancel.load();
+  return reason == CancelReason::kNone ? CancelReason::kParent : reason;
+}
+
+void cancel_nursery(NurseryCore* core, CancelReason reason) {
+  if (!mark_cancelled(core, reason)) return;
+  RuntimeCore* runtime = runtime_of(core);
+  runtime->cancel_epoch.fetch_add(1, std::memory_order_seq_cst);
+  if (Worker* worker = current_worker(); worker != nullptr) {
+    event(worker, Event::kCancel, core->owner_task == nullptr ? 0 : core->owner_task->id);
+  }
+  Tokens tokens;
+  wake_cancelled(runtime, core->owner);
+  if (NurseryExtras* extras = core->extras.load(std::memory_order_seq_cst); extras != nullptr) {
+    std::lock_guard guard(extras->lock);
+    wake_registered(runtime, extras, tokens);
+    cancel_below(runtime, core, nullptr, tokens);
+  }
+  cancel_tokens(tokens);
+}
+
+void cancel_from_handle(Record* task) {
+  NurseryCore* nursery = task->nursery;
+  RuntimeCore* runtime = runtime_of(nursery);
+  runtime->cancel_epoch.fetch_add(1, std::memory_order_seq_cst);
+  Tokens tokens;
+  if (NurseryExtras* extras = nursery->extras.load(std::memory_order_seq_cst); extras != nullptr) {
+    std::lock_guard guard(extras->lock);
+    if (task->has_entry()) {
+      const Entry& entry = extras->registry[task->registry.load(std::memory_order_relaxed)];
+      wake_cancelled(runtime, entry.fiber);
+      if (entry.token != nullptr) tokens.push_back(entry.token);
+    }
+    cancel_below(runtime, nursery, task, tokens);
+  }
+  cancel_tokens(tokens);
+}
+
+void child_failed(NurseryCore* core, Record* child) {
+  if (!core->failure_cancels) return;
+  NurseryExtras* extras = extras_of(core);
+  std::exception_ptr failure;
+  if ((child->flags & Record::kFlagOverflow) != 0) {
+    failure = std::make_exception_ptr(FiberError(Error{ErrorCode::kStackOverflow, "a task's stack overflowed"}));
+  } else {
+    failure = static_cast<ResultRecord<void>*>(child)->error;
+  }
+  {
+    std::lock_guard guard(extras->lock);
+    if (extras->failure == nullptr) extras->failure = std::move(failure);
+  }
+  cancel_nursery(core, CancelReason::kFailure);
+}
+
+void child_done(RuntimeCore* runtime, NurseryCore* core, Fiber* on) {
+  if (core->owner == on && on != nullptr) {
+    core->local -= 1;
+    return;
+  }
+  // acq_rel, partner: publish_close() and the acquire in await_children(): what the child did is done.
+  if (core->remote.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (core->owner == nullptr) {
+    runtime->root_empty.value.store(1, std::memory_order_release);
+    runtime->root_empty.wake_all();
+    return;
+  }
+  wake(runtime, core->owner, WakeReason::kDone);
+}
+
+Result<void> close_slow(NurseryCore* core) {
+  Worker* worker = current_worker();
+  if (core->owner == nullptr) return Error{ErrorCode::kFailedPrecondition, "this nursery is closed already"};
+  if (worker == nullptr || core->owner != worker->fiber || worker->fiber->task != core->owner_task) {
+    return Error{ErrorCode::kFailedPrecondition, "a nursery is closed by the task that opened it"};
+  }
+  Fiber* self = worker->fiber;
+  if (self->scope != core) return Error{ErrorCode::kFailedPrecondition, "close the scopes opened inside it first"};
+  NurseryState open = NurseryState::kOpen;
+  core->state.compare_exchange_strong(open, NurseryState::kClosing, std::memory_order_acq_rel);
+  await_children(worker, core);
+  NurseryExtras* extras = core->extras.load(std::memory_order_acquire);
+  if (extras != nullptr) {
+    if (extras->deadline_armed) {
+      RuntimeCore* runtime = current_worker()->runtime;
+      runtime->timers.remove(&extras->deadline_timer);
+      extras->deadline_armed = false;
+      if (runtime->now() >= extras->deadline) mark_cancelled(core, CancelReason::kTimeout);
+    }
+    unlink(core, extras);
+  }
+  self->scope = core->outer;
+  core->owner = nullptr;
+  const CancelReason reason = core->cancel.load(std::memory_order_acquire);
+  core->state.store(reason == CancelReason::kNone ? NurseryState::kClosed : NurseryState::kCancelled,
+                    std::memory_order_release);
+  if (current_worker()->hooks != 0) close_metered(current_worker(), core);
+  if (extras != nullptr && extras->failure != nullptr) return error_of(extras->failure);
+  if (reason == CancelReason::kNone) return {};
+  if (reason == CancelReason::kTimeout) return Error{ErrorCode::kDeadlineExceeded, "the scope's deadline passed"};
+  return Error{ErrorCode::kCancelled, "the scope was cancelled"}.with("reason", std::string(to_string(reason)));
+}
+
+void throw_close(Error error, NurseryCore* core) {
+  if (NurseryExtras* extras = core->extras.load(std::memory_order_acquire);
+      extras != nullptr && extras->failure != nullptr) {
+    std::rethrow_exception(extras->failure);
+  }
+  if (error.code == ErrorCode::kCancelled || error.code == ErrorCode::kDeadlineExceeded) {
+    throw Cancelled(core->cancel.load(std::memory_order_acquire));
+  }
+  throw_error(std::move(error));
+}
+
+void dispose_nursery(NurseryCore* core) {
+  if (core->owner != nullptr) {
+    cancel_nursery(core, CancelReason::kFailure);
+    const Result<void> closed = close_slow(core);
+    ROTA_ASSERT(core->owner == nullptr, "a nursery was destroyed elsewhere than where it was opened: ",
+                closed.ok() ? "" : closed.error().message);
+  }
+  delete core->extras.exchange(nullptr, std::memory_order_acq_rel);
+}
+
+void abandon_scopes(Fiber* fiber, Record* task) {
+  while (fiber->scope != nullptr && fiber->scope->owner_task == task) dispose_nursery(fiber->scope);
+}
+
+void arm_deadline(NurseryCore* core, std::chrono::nanoseconds duration) {
+  Worker* worker = current_worker();
+  RuntimeCore* runtime = worker->runtime;
+  NurseryExtras* extras = extras_of(core);
+  extras->deadline = duration.count() > kNever - runtime->now() ? kNever : runtime->now() + duration.count();
+  if (extras->deadline <= runtime->now()) {
+    cancel_nursery(core, CancelReason::kTimeout);
+    return;
+  }
+  extras->deadline_timer.at = extras->deadline;
+  extras->deadline_timer.context = core;
+  extras->deadline_timer.fire = [](Timer* timer) {
+    auto* nursery = static_cast<NurseryCore*>(timer->context);
+    if (Worker* firing = current_worker(); firing != nullptr) event(firing, Event::kDeadline, 0);
+    cancel_nursery(nursery, CancelReason::kTimeout);
+  };
+  extras->deadline_armed = true;
+  add_timer(runtime, &extras->deadline_timer);
+}
+
+void open_slow(Worker* worker, NurseryCore* core) {
+  event(worker, Event::kScope, core->owner_task->id);
+  if ((worker->hooks & kHookCore) != 0) {
+    worker->fiber->scope = core->outer;
+    core->owner = nullptr;
+    throw_error(ErrorCode::kNurseryNotActive, "the profile `core` has no nurseries");
+  }
+  if ((worker->hooks & kHookMeter) != 0) open_metered(worker, core);
+}
+
+Result<void> spawn_check(Worker* worker, NurseryCore* core, Record* record) {
+  Result<void> allowed;
+  if ((worker->hooks & kHookCore) != 0) {
+    allowed = Error{ErrorCode::kNurseryNotActive, "the profile `core` spawns nothing"};
+  } else if (core->state.load(std::memory_order_acquire) != NurseryState::kOpen) {
+    allowed = Error{ErrorCode::kNurseryNotActive, "the nursery is not open any more"}.with(
+        "state", std::string(to_string(core->state.load())));
+  } else if ((worker->hooks & kHookMeter) != 0) {
+    allowed = grant_meter(worker, core, record);
+  }
+  if (allowed.ok()) {
+    event(worker, Event::kSpawn, record->id);
+    return {};
+  }
+  record->act(record, Action::kDropClosure);
+  free_record(worker, record);
+  child_done(worker->runtime, core, worker->fiber);
+  return allowed;
+}
+
+}  // namespace rota::fiber::detail

@@ -1,0 +1,110 @@
+// The parking lot: where workers without work sleep, and who is woken when there is some.
+//
+// Every worker is working, searching or sleeping. `word` counts sleepers (low half) and searchers (high half).
+//
+// Protocol, and why no wake-up is lost:
+//   A pusher makes work visible, then light_fence(), then reads `word`. If it sees a searcher it does nothing; if it
+//   sees none, and a sleeper, it wakes one. A searcher that gives up becomes a sleeper in one step (begin_sleep), then
+//   heavy_fence(), then looks at every queue once more, and only then sleeps. Either the pusher's read of `word` comes
+//   after that step in the fences' order, and then it sees the sleeper and no searcher in its place, or the second look
+//   comes after the push and finds the work. A pusher that saw a searcher and did nothing is covered by that searcher:
+//   it will find the work, or give up as above. A searcher that finds work stops searching; if it was the last one it
+//   wakes another (end_search), because pushes made while it searched relied on it. The woken worker counts as a
+//   searcher from the moment it is chosen, so that a burst of pushes wakes one at a time.
+//
+// The seat's token is set by whoever took the sleeper off the list, exactly once for each time it was put on it.
+// Bounds: one seat a worker; the list never holds a worker twice.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "rota/assert.h"
+#include "rota/detail/sync.h"
+#include "rota/fiber/detail/core.h"
+
+namespace rota::fiber::detail {
+
+class ParkingLot {
+ public:
+  explicit ParkingLot(std::uint32_t workers) : seats_(workers) { list_.reserve(workers); }
+
+  sync::Atomic<std::uint64_t>& word() { return word_; }
+
+  void begin_search() { word_.fetch_add(kSearcher, std::memory_order_seq_cst); }
+  // Work was found. True if the caller must wake_one(): it was the last searcher, and others sleep.
+  bool end_search() {
+    const std::uint64_t before = word_.fetch_sub(kSearcher, std::memory_order_seq_cst);
+    return searchers(before) == 1 && sleepers(before) > 0;
+  }
+  // A searcher takes its seat. Look at every queue once more after this, then sleep() or leave().
+  void begin_sleep(std::uint32_t worker) {
+    lock_.lock();
+    seats_[worker].token.value.store(0, std::memory_order_relaxed);
+    list_.push_back(worker);
+    word_.fetch_add(kSleeper - kSearcher, std::memory_order_seq_cst);
+    lock_.unlock();
+    heavy_fence();  // Partner: the pushers' light_fence().
+  }
+  // Gets up without having slept. True if nobody had chosen it: it is neither sleeper nor searcher now. False if it was
+  // chosen: it is a searcher.
+  bool leave(std::uint32_t worker) {
+    lock_.lock();
+    for (std::size_t i = list_.size(); i-- > 0;) {
+      if (list_[i] != worker) continue;
+      list_.erase(list_.begin() + static_cast<std::ptrdiff_t>(i));
+      word_.fetch_sub(kSleeper, std::memory_order_seq_cst);
+      lock_.unlock();
+      return true;
+    }
+    lock_.unlock();
+    return false;
+  }
+  // Sleeps until chosen; the caller is a searcher then.
+  void sleep(std::uint32_t worker) {
+    sync::Futex& token = seats_[worker].token;
+    // Acquire, partner: choose()'s release.
+    while (token.value.load(std::memory_order_acquire) == 0) token.wait(0);
+  }
+  [[nodiscard]] bool chosen(std::uint32_t worker) const {
+    return seats_[worker].token.value.load(std::memory_order_acquire) != 0;
+  }
+
+  // Wakes the worker that fell asleep last, unless somebody searches already. `ring(worker)` is called for one that
+  // waits elsewhere than on its token (in epoll_wait). Returns false if there was nobody to wake.
+  template <class Ring>
+  bool wake_one(Ring&& ring, bool even_if_searching = false) {
+    lock_.lock();
+    const std::uint64_t now = word_.load(std::memory_order_seq_cst);
+    if (list_.empty() || (!even_if_searching && searchers(now) != 0)) {
+      lock_.unlock();
+      return false;
+    }
+    const std::uint32_t worker = list_.back();
+    list_.pop_back();
+    word_.fetch_add(kSearcher - kSleeper, std::memory_order_seq_cst);
+    lock_.unlock();
+    seats_[worker].token.value.store(1, std::memory_order_release);
+    seats_[worker].token.wake_one();
+    ring(worker);
+    return true;
+  }
+
+  static std::uint64_t sleepers(std::uint64_t word) { return word & 0xffffffffU; }
+  static std::uint64_t searchers(std::uint64_t word) { return word >> 32; }
+
+ private:
+  static constexpr std::uint64_t kSleeper = 1;
+  static constexpr std::uint64_t kSearcher = std::uint64_t{1} << 32;
+
+  struct Seat {
+    alignas(sync::kCacheLineBytes) sync::Futex token;
+  };
+
+  alignas(sync::kCacheLineBytes) sync::Atomic<std::uint64_t> word_{0};
+  alignas(sync::kCacheLineBytes) SpinLock lock_;
+  std::vector<std::uint32_t> list_;  // Who sleeps, in the order they lay down. Under lock_.
+  std::vector<Seat> seats_;
+};
+
+}  // namespace rota::fiber::detail

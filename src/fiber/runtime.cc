@@ -1,0 +1,450 @@
+#include "rota/fiber/runtime.h"
+
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "fiber/overflow.h"
+#include "fiber/reactor.h"
+#include "fiber/runtime_core.h"
+#include "rota/assert.h"
+#include "rota/fiber/nursery.h"
+#include "rota/fiber/time.h"
+
+#if ROTA_ASAN
+#include <sanitizer/common_interface_defs.h>
+#endif
+#if ROTA_TSAN
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace rota::fiber {
+
+namespace detail {
+
+bool g_membarrier = false;
+
+namespace {
+
+bool register_membarrier() {
+#if ROTA_TSAN
+  return false;  // ThreadSanitizer cannot see it; it sees the fences' operations.
+#else
+  const long commands = syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
+  if (commands < 0 || (commands & MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0) return false;
+  return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+#endif
+}
+
+void init_process() {
+  static std::once_flag once;
+  std::call_once(once, [] { g_membarrier = register_membarrier(); });
+}
+
+Nanoseconds steady_now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// The thread's own stack, so that sanitizers know it as one to come back to.
+void adopt_native([[maybe_unused]] Worker* worker) {
+#if ROTA_ASAN
+  pthread_attr_t attributes;
+  pthread_getattr_np(pthread_self(), &attributes);
+  void* low = nullptr;
+  pthread_attr_getstack(&attributes, &low, &worker->native.bytes);
+  pthread_attr_destroy(&attributes);
+  worker->native.low = static_cast<std::byte*>(low);
+#endif
+#if ROTA_TSAN
+  worker->native.tsan = __tsan_get_current_fiber();
+#endif
+}
+
+}  // namespace
+
+void heavy_fence() {
+  if (g_membarrier) {
+    syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+RuntimeCore::RuntimeCore(const Config& checked)
+    : config(checked),
+      worker_count(static_cast<std::uint32_t>(checked.worker_count)),
+      stacks(checked.stack_bytes, checked.guard_stacks),
+      lot(worker_count),
+      reactor(std::make_unique<Reactor>()),
+      deterministic(checked.deterministic_seed.has_value()),
+      order(checked.deterministic_seed.value_or(0)) {
+  init_process();
+  root.owner_task = nullptr;
+  root.owner = nullptr;
+  root.outer = nullptr;
+  root.seen_epoch.store(0, std::memory_order_relaxed);
+  root.failure_cancels = false;
+  root.runtime = this;
+  ensure_linked(&root);
+  Prng seeds(config.seed);
+  for (std::uint32_t i = 0; i < worker_count; ++i) {
+    auto worker = std::make_unique<Worker>(config.local_queue_size);
+    worker->runtime = this;
+    worker->index = i;
+    worker->solo = (worker_count == 1 || !config.enable_stealing) && !deterministic;
+    worker->cancel_epoch = &cancel_epoch;
+    worker->idle_word = &lot.word();
+    for (std::uint64_t& word : worker->random) word = seeds.next();
+    std::uint8_t hooks = 0;
+    if (config.profile == Profile::kCore) hooks |= kHookCore;
+    if (config.profile == Profile::kService || config.profile == Profile::kCluster ||
+        config.profile == Profile::kSovereign) {
+      hooks |= kHookMeter;
+    }
+    if (deterministic) hooks |= kHookDeterministic;
+    worker->hooks = hooks;
+    workers.push_back(std::move(worker));
+  }
+  install_overflow_handler();
+}
+
+RuntimeCore::~RuntimeCore() {
+  for (const auto& worker : workers) {
+    // Stacks that stand in the loop go with the pool; records go back to the depot.
+    while (worker->spare != nullptr) {
+      Fiber* fiber = worker->spare;
+      worker->spare = fiber->next;
+      stacks.give(fiber);
+    }
+    release_records(worker.get());
+  }
+  delete root.extras.exchange(nullptr);
+}
+
+Nanoseconds RuntimeCore::now() const { return deterministic ? virtual_now : steady_now(); }
+
+void RuntimeCore::start_threads() {
+  if (deterministic) return;
+  threads.reserve(worker_count);
+  for (std::uint32_t i = 0; i < worker_count; ++i) {
+    threads.emplace_back([this, i] { thread_main(i); });
+  }
+}
+
+void RuntimeCore::thread_main(std::uint32_t index) {
+  Worker* worker = workers[index].get();
+  adopt_native(worker);
+  const AlternateStack alternate;
+  rota_fiber_worker = worker;
+  worker->fiber = &worker->native;
+  switch_fibers(worker, &worker->native, loop_fiber(worker));
+  rota_fiber_worker = nullptr;
+}
+
+void RuntimeCore::ring(std::uint32_t worker) {
+  if (poller.load() == static_cast<std::int64_t>(worker)) reactor->ring();
+}
+
+void add_timer(RuntimeCore* runtime, Timer* timer) {
+  const bool earliest = runtime->timers.add(timer);
+  // Somebody who sleeps until a later time must be told.
+  if (earliest && runtime->poller.load() >= 0) runtime->reactor->ring();
+}
+
+[[noreturn]] void throw_error(Error error) {
+  if (error.code == ErrorCode::kCancelled) throw Cancelled(CancelReason::kExplicit);
+  throw FiberError(std::move(error));
+}
+[[noreturn]] void throw_error(ErrorCode code, const char* message) { throw_error(Error{code, message}); }
+[[noreturn]] void throw_outside_runtime(const char* what) {
+  throw_error(
+      Error{ErrorCode::kOutsideRuntime, std::string(what) + " needs a task around it: call it inside Runtime::run()"});
+}
+
+}  // namespace detail
+
+using namespace detail;
+
+Cancelled::Cancelled(CancelReason reason)
+    : FiberError(Error{ErrorCode::kCancelled, "cancelled"}.with("reason", std::string(to_string(reason)))),
+      reason_(reason) {}
+
+std::string_view to_string(TaskState state) {
+  static constexpr std::string_view kNames[] = {"New",        "Ready",      "Running",   "Blocked",   "BudgetExhausted",
+                                                "Cancelling", "Completing", "Completed", "Cancelled", "Failed"};
+  return kNames[static_cast<std::size_t>(state)];
+}
+std::string_view to_string(NurseryState state) {
+  static constexpr std::string_view kNames[] = {"Open", "Closing", "Cancelling", "Closed", "Cancelled"};
+  return kNames[static_cast<std::size_t>(state)];
+}
+std::string_view to_string(CancelReason reason) {
+  static constexpr std::string_view kNames[] = {"None", "Explicit", "Timeout", "Parent", "Failure"};
+  return kNames[static_cast<std::size_t>(reason)];
+}
+
+Result<Config> Config::checked() const {
+  Config c = *this;
+  const auto bad = [](std::string_view name, auto value, std::string_view allowed) {
+    return Error{ErrorCode::kInvalidArgument,
+                 std::string(name) + " is " + std::to_string(value) + "; allowed is " + std::string(allowed)}
+        .with("setting", std::string(name));
+  };
+  if (c.worker_count == 0) c.worker_count = std::max(1U, std::thread::hardware_concurrency());
+  if (c.worker_count > 1024) return bad("worker_count", c.worker_count, "0 (one a core) to 1024");
+  if (c.local_queue_size < 2 || c.local_queue_size > (1U << 24)) {
+    return bad("local_queue_size", c.local_queue_size, "2 to 16777216");
+  }
+  if (c.global_queue_size < 1 || c.global_queue_size > (1U << 24)) {
+    return bad("global_queue_size", c.global_queue_size, "1 to 16777216");
+  }
+  if (c.spin_count > 1'000'000) return bad("spin_count", c.spin_count, "0 to 1000000");
+  if (c.stack_bytes < 8192 || c.stack_bytes > (std::size_t{1} << 30)) {
+    return bad("stack_bytes", c.stack_bytes, "8192 to 1073741824");
+  }
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  c.stack_bytes = (c.stack_bytes + page - 1) / page * page;
+  switch (c.profile) {
+    case Profile::kCore:
+    case Profile::kOpen:
+      break;
+    case Profile::kService:
+      if (c.yield_interval == 0) c.yield_interval = 1024;
+      break;
+    case Profile::kCluster:
+      if (c.yield_interval == 0) c.yield_interval = 512;
+      break;
+    case Profile::kSovereign:
+      if (c.yield_interval == 0) {
+        return bad("yield_interval", c.yield_interval, "1 or more: the profile `sovereign` has no default");
+      }
+      break;
+    default:
+      return bad("profile", static_cast<int>(c.profile), "core, open, service, cluster or sovereign");
+  }
+  if (static_cast<int>(c.victims) > 2)
+    return bad("victims", static_cast<int>(c.victims), "random, round robin, most loaded");
+  return c;
+}
+
+Runtime::Runtime(Config config) {
+  Result<Config> checked = config.checked();
+  if (!checked.ok()) throw_error(std::move(checked).take_error());
+  core_ = std::make_unique<RuntimeCore>(*checked);
+  core_->start_threads();
+}
+
+Result<std::unique_ptr<Runtime>> Runtime::create(const Config& config) {
+  ROTA_TRY_ASSIGN(const Config checked, config.checked());
+  return std::make_unique<Runtime>(checked);
+}
+
+Runtime::~Runtime() {
+  cancel_all();
+  shutdown();
+}
+
+void Runtime::cancel_all() { cancel_nursery(&core_->root, CancelReason::kExplicit); }
+
+Result<void> Runtime::submit(Record* record, bool wait) {
+  RuntimeCore& core = *core_;
+  record->nursery = &core.root;
+  record->join.store(kJoinNone, std::memory_order_relaxed);
+  record->state.store(TaskState::kReady, std::memory_order_relaxed);
+  record->cancel.store(0, std::memory_order_relaxed);
+  record->flags = 0;
+  record->registry.store(Record::kNoEntry, std::memory_order_relaxed);
+  record->meter = nullptr;
+  const auto refuse = [record](ErrorCode code, const char* message) {
+    record->act(record, Action::kDropClosure);
+    free_record(current_worker(), record);
+    return Error{code, message};
+  };
+  core.root.remote.fetch_add(1, std::memory_order_relaxed);
+  const auto leave = [&core] { child_done(&core, &core.root, nullptr); };
+  if (core.root.state.load(std::memory_order_acquire) != NurseryState::kOpen) {
+    Error error = refuse(ErrorCode::kClosed, "the runtime is shutting down and takes no tasks");
+    leave();
+    return error;
+  }
+  {
+    sync::MutexLock lock(core.global_mutex);
+    while (core.global.size() >= core.config.global_queue_size) {
+      if (!wait || core.deterministic) {
+        Error error = refuse(ErrorCode::kQueueFull, "the global queue is full; try again later or wait");
+        leave();
+        return error;
+      }
+      if (current_worker() != nullptr && current_worker()->runtime == &core) break;  // A task waits below, as a fiber.
+      core.global_space.wait(core.global_mutex);
+    }
+    record->id = (std::uint64_t{0xffff} << 48) | ++core.outside_spawned;
+    if (core.global.size() < core.config.global_queue_size) {
+      core.global.push_back(record);
+      core.global_count.store(core.global.size(), std::memory_order_seq_cst);
+      record = nullptr;
+    }
+  }
+  if (record != nullptr) {
+    // From a task of this runtime, with the queue full: its own deque takes the task, and the spawner makes way.
+    Worker* worker = current_worker();
+    worker->deque.push(item_of(record));
+    notify_work(worker);
+    yield();
+    return {};
+  }
+  const std::uint64_t idle = core.lot.word().load(std::memory_order_seq_cst);
+  if (ParkingLot::sleepers(idle) > 0 && ParkingLot::searchers(idle) == 0) core.wake_one();
+  return {};
+}
+
+void Runtime::shutdown() {
+  RuntimeCore& core = *core_;
+  std::call_once(core.shutdown_once, [&core, this] {
+    NurseryState open = NurseryState::kOpen;
+    core.root.state.compare_exchange_strong(open, NurseryState::kClosing, std::memory_order_acq_rel);
+    const std::int64_t left =
+        core.root.remote.fetch_sub(NurseryCore::kBias, std::memory_order_acq_rel) - NurseryCore::kBias;
+    if (core.deterministic) {
+      if (left > 0) drive(nullptr);
+    } else {
+      // Acquire, partner: child_done().
+      while (left > 0 && core.root_empty.value.load(std::memory_order_acquire) == 0) core.root_empty.wait(0);
+    }
+    core.stopping.store(true, std::memory_order_seq_cst);
+    while (core.lot.wake_one([&core](std::uint32_t worker) { core.ring(worker); }, true)) {
+    }
+    core.reactor->ring();
+    for (std::thread& thread : core.threads) thread.join();
+  });
+}
+
+void Runtime::drive(Record* until) {
+  RuntimeCore& core = *core_;
+  if (current_worker() != nullptr) {
+    throw_error(ErrorCode::kFailedPrecondition, "run() of a deterministic runtime inside a task; spawn instead");
+  }
+  std::lock_guard guard(core.deterministic_mutex);
+  Worker* worker = core.workers[0].get();
+  adopt_native(worker);
+  core.await = until;
+  rota_fiber_worker = worker;
+  worker->fiber = &worker->native;
+  switch_fibers(worker, &worker->native, loop_fiber(worker));
+  rota_fiber_worker = nullptr;
+  if (!core.deadlock.empty()) {
+    std::string report = std::exchange(core.deadlock, {});
+    throw_error(Error{ErrorCode::kDeadlock, std::move(report)});
+  }
+}
+
+const Config& Runtime::config() const { return core_->config; }
+bool Runtime::deterministic() const { return core_->deterministic; }
+std::uint64_t Runtime::event_hash() const { return core_->event_hash; }
+std::uint64_t Runtime::event_count() const { return core_->event_count; }
+std::chrono::nanoseconds Runtime::now() const { return std::chrono::nanoseconds(core_->now()); }
+
+Stats Runtime::stats() const {
+  Stats stats;
+  std::array<std::uint64_t, 40> buckets{};
+  std::uint64_t sum_ns = 0;
+  const auto p99 = [](const auto& counts, std::uint64_t total) {
+    std::uint64_t seen = 0;
+    for (std::size_t i = 0; i < 40; ++i) {
+      seen += counts[i];
+      if (total > 0 && seen * 100 >= total * 99) return std::chrono::nanoseconds(std::int64_t{2} << i);
+    }
+    return std::chrono::nanoseconds(0);
+  };
+  for (const auto& worker : core_->workers) {
+    const Counters& c = worker->counters;
+    WorkerStats w;
+    w.spawned = c.spawned.get();
+    w.completed = c.completed.get();
+    w.cancelled = c.cancelled.get();
+    w.failed = c.failed.get();
+    w.steals = c.steals.get();
+    w.failed_steals = c.failed_steals.get();
+    w.parks = c.parks.get();
+    w.park_time = std::chrono::nanoseconds(c.park_ns.get());
+    w.budget_exhaustions = c.exhaustions.get();
+    w.latency_samples = c.latency_samples.get();
+    std::array<std::uint64_t, 40> own{};
+    for (std::size_t i = 0; i < own.size(); ++i) buckets[i] += own[i] = c.latency_log2[i].get();
+    if (w.latency_samples > 0) w.latency_average = std::chrono::nanoseconds(c.latency_sum_ns.get() / w.latency_samples);
+    w.latency_p99 = p99(own, w.latency_samples);
+    sum_ns += c.latency_sum_ns.get();
+    stats.sum.spawned += w.spawned;
+    stats.sum.completed += w.completed;
+    stats.sum.cancelled += w.cancelled;
+    stats.sum.failed += w.failed;
+    stats.sum.steals += w.steals;
+    stats.sum.failed_steals += w.failed_steals;
+    stats.sum.parks += w.parks;
+    stats.sum.park_time += w.park_time;
+    stats.sum.budget_exhaustions += w.budget_exhaustions;
+    stats.sum.latency_samples += w.latency_samples;
+    stats.workers.push_back(w);
+  }
+  {
+    sync::MutexLock lock(core_->global_mutex);
+    stats.sum.spawned += core_->outside_spawned;
+  }
+  if (stats.sum.latency_samples > 0) {
+    stats.sum.latency_average = std::chrono::nanoseconds(sum_ns / stats.sum.latency_samples);
+  }
+  stats.sum.latency_p99 = p99(buckets, stats.sum.latency_samples);
+  stats.stacks_cached = core_->stacks.cached();
+  stats.stacks_live = core_->stacks.made() - stats.stacks_cached;
+  stats.worker_panics = core_->worker_panics.load(std::memory_order_relaxed);
+  return stats;
+}
+
+std::chrono::nanoseconds now() {
+  Worker* worker = current_worker();
+  return std::chrono::nanoseconds(worker == nullptr ? steady_now() : worker->runtime->now());
+}
+
+Result<void> sleep_until(std::chrono::nanoseconds time) {
+  Worker* worker = current_worker();
+  if (worker == nullptr) {
+    std::this_thread::sleep_for(time - now());
+    return {};
+  }
+  struct Sleep {
+    Timer timer;
+    RuntimeCore* runtime;
+    Fiber* fiber;
+  } sleep{{}, worker->runtime, worker->fiber};
+  if (cancelled_now(worker)) return ErrorCode::kCancelled;
+  if (time.count() <= worker->runtime->now()) {
+    yield();
+    return {};
+  }
+  sleep.timer.at = time.count();
+  sleep.timer.context = &sleep;
+  sleep.timer.fire = [](Timer* timer) {
+    auto* fired = static_cast<Sleep*>(timer->context);
+    wake(fired->runtime, fired->fiber, WakeReason::kTimeout);
+  };
+  const auto publish = [](Worker* running, void* argument) {
+    auto* waiting = static_cast<Sleep*>(argument);
+    add_timer(running->runtime, &waiting->timer);
+    return true;
+  };
+  const WakeReason reason = park(worker, publish, &sleep, true, "the clock");
+  if (reason == WakeReason::kCancelled) {
+    // Not published if it was cancelled before it slept.
+    if (!sleep.timer.done.load(std::memory_order_acquire)) sleep.runtime->timers.remove(&sleep.timer);
+    return ErrorCode::kCancelled;
+  }
+  sleep.runtime->timers.remove(&sleep.timer);  // Waits until the callback has let go of it.
+  return {};
+}
+
+Result<void> sleep_for(std::chrono::nanoseconds duration) { return sleep_until(now() + duration); }
+
+}  // namespace rota::fiber

@@ -1,0 +1,173 @@
+// What the parts of a runtime share. Internal to the room; users see rota/fiber/runtime.h.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/prng.h"
+#include "base/sync.h"
+#include "fiber/parking.h"
+#include "fiber/stack_pool.h"
+#include "fiber/timers.h"
+#include "rota/fiber/config.h"
+#include "rota/fiber/detail/core.h"
+#include "rota/fiber/runtime.h"
+
+namespace rota::fiber::detail {
+
+struct TokenState;
+class Reactor;
+class Trace;
+
+// An entry of a nursery's registry: a task that has blocked at least once, or asked for its token. It stays until the
+// task ends, so that blocking again costs nothing.
+struct Entry {
+  Fiber* fiber;
+  Record* task;
+  std::shared_ptr<TokenState> token;
+};
+
+// What a nursery has only if it needs it. Everything under `lock` unless said otherwise.
+//
+// The tree for cancelling: a nursery is linked into its parent (the nursery of the task that opened it) when a child
+// of it first blocks or asks for a token, and all above it are linked then, too. Invariant: a linked nursery whose
+// parent, or whose owner task, is cancelled is cancelled as well. Locks are taken from the outside inwards.
+struct NurseryExtras {
+  SpinLock lock;
+  std::vector<Entry> registry;
+  NurseryCore* first_nested = nullptr;
+  // In the parent's list; under the parent's lock.
+  NurseryCore* next_nested = nullptr;
+  NurseryCore* previous_nested = nullptr;
+  sync::Atomic<bool> linked{false};
+  std::exception_ptr failure;
+  Nanoseconds deadline = kNever;
+  Timer deadline_timer;
+  bool deadline_armed = false;
+};
+
+// The nursery of tasks that were spawned from outside. It never closes before the runtime does.
+struct RootNursery : NurseryCore {
+  RuntimeCore* runtime = nullptr;
+};
+
+struct RuntimeCore {
+  explicit RuntimeCore(const Config& config);
+  ~RuntimeCore();
+
+  Config config;
+  std::uint32_t worker_count;
+  std::vector<std::unique_ptr<Worker>> workers;
+  std::vector<std::thread> threads;
+  StackPool stacks;
+  ParkingLot lot;
+  Timers timers;
+  std::unique_ptr<Reactor> reactor;
+  sync::Atomic<std::uint32_t> cancel_epoch{1};
+  sync::Atomic<bool> stopping{false};
+  sync::Atomic<std::uint64_t> worker_panics{0};
+  RootNursery root;
+  sync::Futex root_empty{0};
+  std::once_flag shutdown_once;
+
+  // Woken fibers from threads that are no workers of this runtime: a stack of Fiber::next, taken whole.
+  sync::Atomic<Fiber*> injected{nullptr};
+  // New tasks from outside, bounded by global_queue_size.
+  sync::Mutex global_mutex;
+  sync::CondVar global_space;
+  std::deque<Record*> global;
+  sync::Atomic<std::uint64_t> global_count{0};
+  std::uint64_t outside_spawned = 0;  // Under global_mutex.
+
+  // Who sits in epoll_wait, or -1.
+  sync::Atomic<std::int64_t> poller{-1};
+
+  // Deterministic mode.
+  bool deterministic = false;
+  Prng order{0};
+  Nanoseconds virtual_now = 0;
+  std::uint64_t event_hash = 0;
+  std::uint64_t event_count = 0;
+  const Record* await = nullptr;  // The loop ends when this task has ended; null: when all have.
+  std::string deadlock;           // The report, until run() throws it.
+  std::mutex deterministic_mutex;
+
+  [[nodiscard]] Nanoseconds now() const;
+  void start_threads();
+  void thread_main(std::uint32_t index);
+  void ring(std::uint32_t worker);
+  void wake_one(bool even_if_searching = false) {
+    lot.wake_one([this](std::uint32_t worker) { ring(worker); }, even_if_searching);
+  }
+};
+
+// Events of a task's life, for the deterministic hash and the trace.
+enum class Event : std::uint8_t {
+  kSpawn,
+  kStart,
+  kBlock,
+  kWake,
+  kSteal,
+  kCancel,
+  kComplete,
+  kScope,
+  kDeadline,
+  kTimer
+};
+void note_event(Worker* worker, Event event, std::uint64_t id);
+inline void event(Worker* worker, Event what, std::uint64_t id) {
+  if (worker->hooks & (kHookTrace | kHookDeterministic)) [[unlikely]]
+    note_event(worker, what, id);
+}
+
+// nursery.cc
+NurseryExtras* extras_of(NurseryCore* core);
+void ensure_linked(NurseryCore* core);
+void register_task(Record* task, Fiber* fiber);
+void unregister_task(Record* task);
+void child_failed(NurseryCore* core, Record* child);
+// A child has ended; `on` is the fiber that it ended on.
+void child_done(RuntimeCore* runtime, NurseryCore* core, Fiber* on);
+// Cancels what a task has below it, and its wait. REQUIRES: the nursery is held alive by kCancelBusy.
+void cancel_from_handle(Record* task);
+// Cancels and awaits the scopes that a task left open because its stack was abandoned.
+void abandon_scopes(Fiber* fiber, Record* task);
+// Why the current task is cancelled. REQUIRES: cancelled_now().
+CancelReason current_cancel_reason();
+
+// task.cc
+void run_task(Worker* worker, Record* record);
+void wake_joiner(RuntimeCore* runtime, Record* record, std::uintptr_t waiter);
+
+// worker.cc
+// Cancels a fiber's wait (true: schedule it), or marks it if it is on its way to one.
+bool cancel_wake(Fiber* fiber);
+[[noreturn]] void fiber_main();
+[[noreturn]] void worker_loop();
+void give_way(Worker* worker, Fiber* self);
+Fiber* loop_fiber(Worker* worker);
+
+// deterministic.cc
+// The next step of some virtual worker, which becomes the current one; 0 when the awaited task has ended.
+Item next_deterministic(Worker* worker);
+
+// memory.cc
+void release_records(Worker* worker);
+
+// runtime.cc
+void add_timer(RuntimeCore* runtime, Timer* timer);
+
+// meter.cc
+// Gives a new task its budget and capabilities, or refuses.
+Result<void> grant_meter(Worker* worker, NurseryCore* core, Record* record);
+// Takes back what a task has not used.
+void settle_meter(Worker* worker, Record* record);
+void open_metered(Worker* worker, NurseryCore* core);
+void close_metered(Worker* worker, NurseryCore* core);
+
+}  // namespace rota::fiber::detail

@@ -1,0 +1,304 @@
+// Running a task to its end, joining it, and the handle's slow paths.
+#include "rota/fiber/task.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "fiber/runtime_core.h"
+
+namespace rota::fiber::detail {
+
+namespace {
+
+// Record::registry holds when a sampled task became ready, until it runs: units of 16 ns, modulo 2^31 (34 s).
+constexpr int kSampleShift = 4;
+
+std::uint32_t sample_time(const RuntimeCore* runtime) {
+  // Never kNoEntry: that would be all ones.
+  return Record::kSampled | (static_cast<std::uint32_t>(runtime->now() >> kSampleShift) & 0x7ffffffe);
+}
+
+void take_sample(Worker* worker, Record* record) {
+  const std::uint32_t ticks =
+      (sample_time(worker->runtime) - record->registry.load(std::memory_order_relaxed)) & 0x7fffffff;
+  record->registry.store(Record::kNoEntry, std::memory_order_relaxed);
+  const std::uint64_t latency_ns = static_cast<std::uint64_t>(ticks) << kSampleShift;
+  Counters& counters = worker->counters;
+  counters.latency_samples.add(1);
+  counters.latency_sum_ns.add(latency_ns);
+  const auto bucket = std::min<std::size_t>(static_cast<std::size_t>(std::bit_width(latency_ns | 1) - 1),
+                                            counters.latency_log2.size() - 1);
+  counters.latency_log2[bucket].add(1);
+}
+
+// Calls the task, or ends it unrun if it is cancelled. On the stack that the caller is on.
+void execute(Worker* worker, Record* record) {
+  if (!record->plain_entry()) take_sample(worker, record);
+  if (cancelled_before_run(worker, record)) {
+    record->act(record, Action::kDropClosure);
+    record->flags |= Record::kFlagNeverRan;
+    return;
+  }
+  Fiber* fiber = worker->fiber;
+  Record* outer = fiber->task;
+  fiber->task = record;
+  set_state(record, TaskState::kRunning);
+  event(worker, Event::kStart, record->id);
+  record->act(record, Action::kRun);
+  if ((record->flags & Record::kFlagOverflow) != 0) [[unlikely]]
+    abandon_scopes(fiber, record);
+  fiber->task = outer;
+}
+
+}  // namespace
+
+void sample_spawn(Record* record) {
+  record->registry.store(sample_time(current_worker()->runtime), std::memory_order_relaxed);
+}
+
+void capture_exception(Record* record, std::exception_ptr* slot) {
+  ::new (static_cast<void*>(slot)) std::exception_ptr(std::current_exception());
+  Worker* worker = current_worker();
+  bool cancelled = false;
+  if (cancelled_now(worker)) {
+    try {
+      std::rethrow_exception(*slot);
+    } catch (const Cancelled&) {
+      cancelled = true;
+    } catch (...) {  // Any other exception is a failure, cancelled or not.
+    }
+  }
+  record->flags |= cancelled ? Record::kFlagCancelled : Record::kFlagFailed;
+}
+
+void throw_outcome(Record* record, std::exception_ptr* slot) {
+  const std::uint8_t flags = record->flags;
+  std::exception_ptr error;
+  if ((flags & (Record::kFlagFailed | Record::kFlagCancelled)) != 0) error = *slot;
+  const auto reason = static_cast<CancelReason>(record->cancel.load(std::memory_order_relaxed) & 0x0f);
+  record->act(record, Action::kDropResult);
+  free_record(current_worker(), record);
+  if (error != nullptr) std::rethrow_exception(error);
+  if ((flags & Record::kFlagOverflow) != 0) {
+    throw_error(ErrorCode::kStackOverflow, "the task's stack overflowed; raise Config::stack_bytes or recurse less");
+  }
+  throw Cancelled(reason == CancelReason::kNone ? CancelReason::kParent : reason);
+}
+
+void throw_no_task() {
+  throw_error(ErrorCode::kFailedPrecondition, "this handle has no task: its result was taken already, or it was moved");
+}
+
+TaskState observed_state(const Record* record) {
+  const TaskState state = record->state.load(std::memory_order_acquire);
+  if (is_terminal(state) || state == TaskState::kCompleting) return state;
+  return (record->cancel.load(std::memory_order_relaxed) & 0x0f) != 0 ? TaskState::kCancelling : state;
+}
+
+void await_canceller(Record* record) {
+  // Acquire, partner: cancel_task()'s last store. It holds spin locks only, so this is short.
+  for (std::uint32_t spins = 0; (record->cancel.load(std::memory_order_acquire) & Record::kCancelBusy) != 0; ++spins) {
+    if (spins < 128) {
+      sync::cpu_pause();
+    } else {
+      sched_yield();
+    }
+  }
+}
+
+// The task's function is over, or was never called. Stores the end, tells who waits, leaves the nursery -- last,
+// because the nursery may be gone then.
+void finish_task(Worker* worker, Record* record) {
+  NurseryCore* nursery = record->nursery;
+  RuntimeCore* runtime = worker->runtime;
+  TaskState end = TaskState::kCompleted;
+  if (record->has_entry()) unregister_task(record);
+  if (record->meter != nullptr) settle_meter(worker, record);
+  if ((record->flags & (Record::kFlagFailed | Record::kFlagOverflow)) != 0) {
+    end = TaskState::kFailed;
+    worker->counters.failed.add(1);
+    child_failed(nursery, record);
+  } else if ((record->flags & (Record::kFlagCancelled | Record::kFlagNeverRan)) != 0) {
+    end = TaskState::kCancelled;
+    worker->counters.cancelled.add(1);
+  } else {
+    worker->counters.completed.add(1);
+  }
+  event(worker, Event::kComplete, record->id);
+  if ((record->flags & Record::kFlagDetached) != 0) {
+    record->act(record, Action::kDropResult);
+    free_record(worker, record);
+  } else {
+    set_state(record, end);
+    light_fence();  // Partner: cancel_task()'s heavy_fence(): it sees the terminal state, or this sees its mark.
+    if (record->cancel.load(std::memory_order_relaxed) != 0) await_canceller(record);
+    // acq_rel: releases the result to the handle's acquire; acquires the waiter's fiber or the drop.
+    const std::uintptr_t before = record->join.exchange(kJoinDone, std::memory_order_acq_rel);
+    if (before == kJoinDetached) {
+      record->act(record, Action::kDropResult);
+      free_record(worker, record);
+    } else if (before != kJoinNone) {
+      wake_joiner(runtime, record, before);
+    }
+  }
+  child_done(runtime, nursery, worker->fiber);
+}
+
+void run_task(Worker* worker, Record* record) {
+  execute(worker, record);
+  finish_task(current_worker(), record);
+}
+
+void run_in_place_slow(Worker* worker, Record* record) { run_task(worker, record); }
+
+void drop_handle(Record* record) {
+  // acq_rel, partner: finish_task()'s exchange.
+  const std::uintptr_t before = record->join.exchange(kJoinDetached, std::memory_order_acq_rel);
+  if (before != kJoinDone) return;
+  record->act(record, Action::kDropResult);
+  free_record(current_worker(), record);
+}
+
+// ------------------------------------------------------------------------------------------------------------- join
+//
+// Record::join goes None -> waiter -> Done, or None -> Done. The waiter puts itself there after it has switched away;
+// the finisher takes it out by its exchange and then owns exactly one attempt to wake it. A waiter that was woken for
+// another reason (cancelled, timed out) takes itself out by compare-exchange; if the finisher was faster, it waits for
+// the finisher's attempt to be over (kReleased), because the attempt touches the fiber.
+
+namespace {
+
+constexpr std::uintptr_t kOutsideTag = 4;  // The waiter is a thread: an OutsideWaiter*.
+
+struct OutsideWaiter {
+  sync::Futex done{0};
+};
+
+struct JoinWait {
+  Record* record;
+  Fiber* fiber;
+};
+
+bool publish_join(Worker* /*worker*/, void* argument) {
+  const auto* wait = static_cast<JoinWait*>(argument);
+  std::uintptr_t none = kJoinNone;
+  // acq_rel, partner: finish_task()'s exchange.
+  return wait->record->join.compare_exchange_strong(none, reinterpret_cast<std::uintptr_t>(wait->fiber),
+                                                    std::memory_order_acq_rel);
+}
+
+// True if the waiter is out of the join word and nobody will touch it on the record's behalf.
+void withdraw_join(Record* record, Fiber* fiber) {
+  auto expected = reinterpret_cast<std::uintptr_t>(fiber);
+  if (record->join.compare_exchange_strong(expected, kJoinNone, std::memory_order_acq_rel)) return;
+  if (expected == kJoinNone) return;  // Never published.
+  for (std::uint32_t spins = 0; (record->cancel.load(std::memory_order_acquire) & Record::kJoinReleased) == 0;
+       ++spins) {
+    if (spins < 128) {
+      sync::cpu_pause();
+    } else {
+      sched_yield();
+    }
+  }
+}
+
+bool join_outside(Record* record, const std::chrono::nanoseconds* timeout) {
+  OutsideWaiter waiter;
+  const std::uintptr_t word = reinterpret_cast<std::uintptr_t>(&waiter) | kOutsideTag;
+  std::uintptr_t expected = kJoinNone;
+  if (!record->join.compare_exchange_strong(expected, word, std::memory_order_acq_rel)) return true;
+  const auto start = std::chrono::steady_clock::now();
+  while (waiter.done.value.load(std::memory_order_acquire) == 0) {
+    if (timeout == nullptr) {
+      waiter.done.wait(0);
+      continue;
+    }
+    const auto left = *timeout - (std::chrono::steady_clock::now() - start);
+    if (left.count() > 0) {
+      waiter.done.wait(0, left);
+      continue;
+    }
+    expected = word;
+    if (record->join.compare_exchange_strong(expected, kJoinNone, std::memory_order_acq_rel)) return false;
+    while (waiter.done.value.load(std::memory_order_acquire) == 0) waiter.done.wait(0);  // It is being told just now.
+  }
+  return true;
+}
+
+struct JoinTimer {
+  Timer timer;
+  RuntimeCore* runtime;
+  Fiber* fiber;
+};
+
+}  // namespace
+
+void wake_joiner(RuntimeCore* runtime, Record* record, std::uintptr_t waiter) {
+  if ((waiter & kOutsideTag) != 0) {
+    auto* outside = reinterpret_cast<OutsideWaiter*>(waiter & ~kOutsideTag);
+    // The waiting thread may be gone with its frame right after the store; a wake of a dead address wakes nobody.
+    sync::Atomic<std::uint32_t>& word = outside->done.value;
+    word.store(1, std::memory_order_release);
+    sync::futex_wake(word, 1);
+    return;
+  }
+  auto* fiber = reinterpret_cast<Fiber*>(waiter);
+  if (claim_wake(fiber, WakeReason::kDone)) {
+    schedule(runtime, fiber);  // The record may be gone.
+    return;
+  }
+  record->cancel.fetch_or(Record::kJoinReleased, std::memory_order_release);
+}
+
+bool join_slow(Record* record, const std::chrono::nanoseconds* timeout) {
+  if (is_terminal_now(record)) return true;
+  Worker* worker = current_worker();
+  if (worker == nullptr) return join_outside(record, timeout);
+  Fiber* self = worker->fiber;
+  RuntimeCore* runtime = worker->runtime;
+  // In deterministic mode a join runs its task in place half of the times, so that both ways are exercised.
+  if (timeout == nullptr && (worker->hooks & kHookDeterministic) != 0 && self->scope == record->nursery &&
+      worker->deque.peek() == item_of(record) && runtime->order.below(2) == 0) {
+    if (pop_item(worker) == item_of(record)) {
+      run_in_place_slow(worker, record);
+      return true;
+    }
+  }
+  JoinWait wait{record, self};
+  JoinTimer timer{{}, runtime, self};
+  if (timeout != nullptr) {
+    if (timeout->count() <= 0) return false;
+    timer.timer.at = runtime->now() + timeout->count();
+    timer.timer.context = &timer;
+    timer.timer.fire = [](Timer* fired) {
+      auto* self_timer = static_cast<JoinTimer*>(fired->context);
+      wake(self_timer->runtime, self_timer->fiber, WakeReason::kTimeout);
+    };
+    add_timer(runtime, &timer.timer);
+  }
+  const WakeReason reason = park(worker, publish_join, &wait, true, "a task");
+  if (timeout != nullptr) runtime->timers.remove(&timer.timer);
+  if (reason != WakeReason::kDone) {
+    withdraw_join(record, self);
+    if (is_terminal_now(record)) return true;
+    if (reason == WakeReason::kTimeout) return false;
+    throw Cancelled(current_cancel_reason());
+  }
+  return true;
+}
+
+// ------------------------------------------------------------------------------------------------------------ cancel
+
+void cancel_task(Record* record, CancelReason reason) {
+  std::uint8_t none = 0;
+  const auto mark = static_cast<std::uint8_t>(static_cast<std::uint8_t>(reason) | Record::kCancelBusy);
+  if (!record->cancel.compare_exchange_strong(none, mark, std::memory_order_seq_cst)) return;
+  heavy_fence();  // Partner: the light_fence() before a task's end looks at `cancel`.
+  // Not terminal now: the task cannot leave its nursery before the mark is gone, so the nursery is alive.
+  if (!is_terminal(record->state.load(std::memory_order_acquire))) cancel_from_handle(record);
+  record->cancel.fetch_and(static_cast<std::uint8_t>(~Record::kCancelBusy), std::memory_order_release);
+}
+
+}  // namespace rota::fiber::detail

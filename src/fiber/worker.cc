@@ -1,0 +1,498 @@
+// The worker's loop, parking and waking fibers.
+//
+// The loop runs on a pooled stack, not on the thread's own: it calls tasks directly, and when one blocks, that stack
+// is parked with the task on it and the worker goes on in the loop of a spare stack. To resume a parked fiber the loop
+// puts its own stack on the spare list and switches.
+#include <sched.h>
+
+#include <algorithm>
+
+#include "fiber/reactor.h"
+#include "fiber/runtime_core.h"
+#include "rota/assert.h"
+#include "rota/fiber/task.h"
+#include "rota/fiber/time.h"
+
+#if ROTA_ASAN
+#include <sanitizer/asan_interface.h>
+#endif
+
+thread_local constinit rota::fiber::detail::Worker* rota_fiber_worker = nullptr;
+
+extern "C" [[gnu::noinline]] rota::fiber::detail::Worker* rota_fiber_worker_slow() noexcept {
+  asm volatile("");  // Not pure: the answer differs after a switch.
+  return rota_fiber_worker;
+}
+
+namespace rota::fiber::detail {
+
+namespace {
+
+constexpr std::uint32_t kFairness = 63;    // Every 64th step looks at the old and the shared first.
+constexpr std::uint32_t kMaxSpare = 64;    // Spare stacks a worker keeps; half go back to the pool beyond that.
+constexpr std::uint32_t kStackBatch = 16;  // Stacks taken from the pool at a time.
+constexpr Nanoseconds kSearchNs = 50'000;  // About what a wake-up costs: search that long before sleeping.
+constexpr Nanoseconds kFirstBackoffNs = 1'000;
+constexpr Nanoseconds kLastBackoffNs = 1'000'000;
+
+std::uint64_t draw(Worker* worker, std::uint64_t bound) {
+  // xoshiro256** in place; the bias of the multiplication is below 2^-32 for the bounds used here.
+  auto& s = worker->random;
+  const std::uint64_t result = ((s[1] * 5) << 7 | (s[1] * 5) >> 57) * 9;
+  const std::uint64_t t = s[1] << 17;
+  s[2] ^= s[0];
+  s[3] ^= s[1];
+  s[1] ^= s[2];
+  s[0] ^= s[3];
+  s[2] ^= t;
+  s[3] = s[3] << 45 | s[3] >> 19;
+  return static_cast<std::uint64_t>((static_cast<unsigned __int128>(result) * bound) >> 64);
+}
+
+// Everything that was injected goes to this worker's deque, oldest deepest, and one of it is returned.
+Item take_injected(Worker* worker) {
+  RuntimeCore* runtime = worker->runtime;
+  if (runtime->injected.load(std::memory_order_relaxed) == nullptr) return 0;
+  // Acquire, partner: schedule()'s release.
+  Fiber* list = runtime->injected.exchange(nullptr, std::memory_order_acquire);
+  if (list == nullptr) return 0;
+  // Newest first; pushed in that order, the oldest is on top of the deque's bottom end and runs first.
+  while (list->next != nullptr) {
+    Fiber* fiber = list;
+    list = list->next;
+    worker->deque.push(item_of(fiber));
+  }
+  if (worker->deque.size_hint() > 0) notify_work(worker);
+  return item_of(list);
+}
+
+Item take_global(Worker* worker) {
+  RuntimeCore* runtime = worker->runtime;
+  if (runtime->global_count.load(std::memory_order_relaxed) == 0) return 0;
+  Record* record = nullptr;
+  bool more = false;
+  {
+    sync::MutexLock lock(runtime->global_mutex);
+    if (runtime->global.empty()) return 0;
+    record = runtime->global.front();
+    runtime->global.pop_front();
+    more = !runtime->global.empty();
+    runtime->global_count.store(runtime->global.size(), std::memory_order_relaxed);
+    runtime->global_space.notify_one();
+  }
+  if (more) notify_work(worker);
+  return item_of(record);
+}
+
+Item take_shared(Worker* worker) {
+  if (Item item = take_injected(worker); item != 0) return item;
+  return take_global(worker);
+}
+
+std::uint32_t pick_victim(Worker* worker, std::uint32_t attempt) {
+  RuntimeCore* runtime = worker->runtime;
+  const std::uint32_t n = runtime->worker_count;
+  switch (runtime->config.victims) {
+    case VictimStrategy::kRandom:
+      break;
+    case VictimStrategy::kRoundRobin:
+      return (worker->index + 1 + attempt + static_cast<std::uint32_t>(worker->counters.failed_steals.get())) % n;
+    case VictimStrategy::kMostLoaded: {
+      std::uint32_t best = (worker->index + 1) % n;
+      std::size_t most = 0;
+      for (std::uint32_t i = 0; i < n; ++i) {
+        const std::size_t size = i == worker->index ? 0 : runtime->workers[i]->deque.size_hint();
+        if (size > most) {
+          most = size;
+          best = i;
+        }
+      }
+      return best;
+    }
+  }
+  const auto other = static_cast<std::uint32_t>(draw(worker, n - 1));
+  return other >= worker->index ? other + 1 : other;
+}
+
+Item try_steal(Worker* worker) {
+  RuntimeCore* runtime = worker->runtime;
+  if (worker->solo || !runtime->config.enable_stealing) return 0;
+  const std::uint32_t attempts = std::min(runtime->worker_count - 1, 4U);
+  for (std::uint32_t attempt = 0; attempt < attempts; ++attempt) {
+    const std::uint32_t victim = pick_victim(worker, attempt);
+    if (victim == worker->index) continue;
+    const auto stolen = runtime->workers[victim]->deque.steal();
+    if (stolen.item != 0) {
+      worker->counters.steals.add(1);
+      if (worker->hooks != 0) {
+        event(worker, Event::kSteal,
+              is_fiber(stolen.item) ? fiber_of(stolen.item)->task->id : record_of(stolen.item)->id);
+      }
+      return stolen.item;
+    }
+    worker->counters.failed_steals.add(1);
+  }
+  return 0;
+}
+
+bool poll_events(RuntimeCore* runtime) {
+  bool any = false;
+  if (runtime->timers.next() != kNever) any = runtime->timers.fire_due(runtime->now()) > 0;
+  if (runtime->reactor->active()) any = runtime->reactor->poll(0) > 0 || any;
+  return any;
+}
+
+bool anything_anywhere(RuntimeCore* runtime) {
+  if (runtime->stopping.load(std::memory_order_seq_cst)) return true;
+  if (runtime->injected.load(std::memory_order_seq_cst) != nullptr) return true;
+  if (runtime->global_count.load(std::memory_order_seq_cst) != 0) return true;
+  if (runtime->config.enable_stealing) {
+    for (const auto& worker : runtime->workers) {
+      if (worker->deque.size_hint() > 0) return true;
+    }
+  }
+  return false;
+}
+
+// Sleeps until chosen, or until a timer or descriptor is ready. On return the worker searches again.
+void sleep_until_chosen(Worker* worker) {
+  RuntimeCore* runtime = worker->runtime;
+  ParkingLot& lot = runtime->lot;
+  std::int64_t nobody = -1;
+  const bool something_to_poll = runtime->timers.next() != kNever || runtime->reactor->active();
+  if (something_to_poll && runtime->poller.compare_exchange_strong(nobody, worker->index)) {
+    bool timed = false;
+    while (!lot.chosen(worker->index)) {
+      const Nanoseconds next = runtime->timers.next();
+      const Nanoseconds now = runtime->now();
+      timed = next <= now;
+      if (timed) break;
+      if (runtime->reactor->poll(next == kNever ? kNever : next - now) > 0) break;
+      if (runtime->stopping.load(std::memory_order_relaxed)) break;
+    }
+    runtime->poller.store(-1);
+    if (lot.leave(worker->index)) lot.begin_search();
+    if (timed) runtime->timers.fire_due(runtime->now());
+    // Somebody must go on watching the clock and the descriptors while this worker works.
+    if (runtime->timers.next() != kNever || runtime->reactor->active()) {
+      if (ParkingLot::sleepers(lot.word().load()) > 0) runtime->wake_one(true);
+    }
+    return;
+  }
+  lot.sleep(worker->index);
+}
+
+// Looks for work in ever larger intervals, then sleeps. 0 only when the runtime stops.
+Item search(Worker* worker) {
+  RuntimeCore* runtime = worker->runtime;
+  ParkingLot& lot = runtime->lot;
+  lot.begin_search();
+  const auto found = [&](Item item) {
+    if (lot.end_search()) runtime->wake_one();
+    return item;
+  };
+  for (;;) {
+    const std::uint32_t spins = runtime->config.spin_count;
+    const bool crowded = runtime->worker_count > std::thread::hardware_concurrency();
+    const Nanoseconds start = runtime->now();
+    Nanoseconds backoff = kFirstBackoffNs;
+    for (std::uint32_t round = 0;; ++round) {
+      if (Item item = take_shared(worker); item != 0) return found(item);
+      if (Item item = try_steal(worker); item != 0) return found(item);
+      if (poll_events(runtime)) {
+        if (Item item = pop_item(worker); item != 0) return found(item);
+      }
+      if (runtime->stopping.load(std::memory_order_relaxed)) return found(0);
+      if (round < spins) {
+        sync::cpu_pause();
+        continue;
+      }
+      const Nanoseconds now = runtime->now();
+      if (crowded || now - start > kSearchNs) break;
+      // Between the rounds only look whether there is anything at all.
+      const Nanoseconds until = std::min(now + backoff, start + kSearchNs);
+      while (runtime->now() < until && !anything_anywhere(runtime)) sync::cpu_pause();
+      backoff = std::min(backoff * 2, kLastBackoffNs);
+    }
+    lot.begin_sleep(worker->index);
+    if (anything_anywhere(runtime) || runtime->timers.next() <= runtime->now()) {
+      if (lot.leave(worker->index)) lot.begin_search();
+      continue;
+    }
+    const Nanoseconds asleep = runtime->now();
+    sleep_until_chosen(worker);
+    worker->counters.parks.add(1);
+    worker->counters.park_ns.add(static_cast<std::uint64_t>(runtime->now() - asleep));
+  }
+}
+
+Item find_work(Worker* worker) {
+  if (Item item = worker->handoff; item != 0) {
+    worker->handoff = 0;
+    return item;
+  }
+  if ((++worker->tick & kFairness) == 0) [[unlikely]] {
+    poll_events(worker->runtime);
+    if (Item item = take_shared(worker); item != 0) return item;
+    Item item = worker->solo ? worker->deque.take_top<true>() : worker->deque.take_top<false>();
+    if (item != 0) return item;
+  }
+  if (Item item = pop_item(worker); item != 0) return item;
+  if (Item item = take_shared(worker); item != 0) return item;
+  return search(worker);
+}
+
+void push_back(Worker* worker, void* fiber) {
+  worker->deque.push(item_of(static_cast<Fiber*>(fiber)));
+  notify_work(worker);
+}
+
+void prepare(Fiber* fiber) {
+#if ROTA_ASAN
+  __asan_unpoison_memory_region(fiber->low, fiber->bytes);
+#endif
+  fiber->task = nullptr;
+  fiber->scope = nullptr;
+  fiber->claim.store(kRunning, std::memory_order_relaxed);
+  fiber->sp = prepare_stack(fiber, fiber_main);
+}
+
+void keep_spare(Worker* worker, Fiber* fiber) {
+  fiber->next = worker->spare;
+  worker->spare = fiber;
+  if (++worker->spare_count <= kMaxSpare) [[likely]]
+    return;
+  // The one just added is still running; those behind it go.
+  Fiber* first = fiber->next;
+  Fiber* last = first;
+  for (std::uint32_t i = 1; i < kMaxSpare / 2; ++i) last = last->next;
+  fiber->next = last->next;
+  worker->spare_count -= kMaxSpare / 2;
+  worker->runtime->stacks.give_some(first, last, kMaxSpare / 2);
+}
+
+struct ParkArguments {
+  Fiber* fiber;
+  Publish publish;
+  void* argument;
+};
+
+// Runs on the next stack: makes the wait visible, then resumable.
+void commit_park(Worker* worker, void* arguments) {
+  const ParkArguments park = *static_cast<ParkArguments*>(arguments);
+  const bool waits = park.publish(worker, park.argument);
+  // Until claim leaves Parking nobody resumes the fiber, so this worker may still touch it.
+  std::uint32_t claim = park.fiber->claim.load(std::memory_order_relaxed);
+  for (;;) {
+    if (claim == kParkingCancelled) {
+      park.fiber->reason = WakeReason::kCancelled;
+      break;
+    }
+    if (!waits) {
+      if (!park.fiber->claim.compare_exchange_weak(claim, kWoken, std::memory_order_seq_cst)) continue;
+      park.fiber->reason = WakeReason::kDone;
+      break;
+    }
+    const std::uint32_t next = claim == kParkingFirm ? kWaitingFirm : kWaiting;
+    // Release, partner: the acquire of claim_wake() and cancel_wake(): the saved context is there.
+    if (park.fiber->claim.compare_exchange_weak(claim, next, std::memory_order_seq_cst)) return;
+  }
+  park.fiber->claim.store(kWoken, std::memory_order_relaxed);
+  schedule(worker->runtime, park.fiber);
+}
+
+}  // namespace
+
+void SpinLock::lock_slow() {
+  for (std::uint32_t spins = 0;; ++spins) {
+    if (word_.load(std::memory_order_relaxed) == 0 && word_.exchange(1, std::memory_order_acquire) == 0) return;
+    if (spins < 128) {
+      sync::cpu_pause();
+    } else {
+      sched_yield();
+    }
+  }
+}
+
+void wake_sleeper(Worker* worker) { worker->runtime->wake_one(); }
+
+Fiber* loop_fiber(Worker* worker) {
+  if (Fiber* fiber = worker->spare; fiber != nullptr) {
+    worker->spare = fiber->next;
+    --worker->spare_count;
+    return fiber;
+  }
+  std::uint32_t taken = 0;
+  Fiber* list = worker->runtime->stacks.take_some(kStackBatch, &taken);
+  ROTA_ASSERT(list != nullptr, "no memory for another stack; ", worker->runtime->stacks.made(), " exist");
+  Fiber* first = list;
+  for (Fiber* fiber = list; fiber != nullptr; fiber = fiber->next) prepare(fiber);
+  worker->spare = first->next;
+  worker->spare_count = taken - 1;
+  return first;
+}
+
+void fiber_main() {
+#if ROTA_ASAN
+  __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr);
+#endif
+  run_after_switch(current_worker());
+  worker_loop();
+}
+
+// Leaves the current stack, which is parked or queued by Worker::after, for whatever is to run next.
+void give_way(Worker* worker, Fiber* self) {
+  if ((worker->hooks & kHookDeterministic) == 0 && worker->handoff == 0 && (++worker->tick & kFairness) != 0) {
+    if (const Item newest = worker->deque.peek(); is_fiber(newest)) {
+      const Item item = pop_item(worker);
+      if (is_fiber(item)) {
+        switch_fibers(worker, self, fiber_of(item));
+        return;
+      }
+      worker->handoff = item;  // Another one than seen, or none.
+    }
+  }
+  switch_fibers(worker, self, loop_fiber(worker));
+}
+
+void worker_loop() {
+  for (;;) {
+    Worker* worker = current_worker();
+    const Item item = worker->runtime->deterministic ? next_deterministic(worker) : find_work(worker);
+    worker = current_worker();
+    Fiber* self = worker->fiber;
+    if (item == 0) [[unlikely]] {
+      Fiber* native = worker->runtime->deterministic ? &worker->runtime->workers[0]->native : &worker->native;
+      keep_spare(worker, self);
+      switch_fibers(worker, self, native);
+    } else if (is_fiber(item)) {
+      keep_spare(worker, self);
+      switch_fibers(worker, self, fiber_of(item));
+    } else {
+      run_task(worker, record_of(item));
+    }
+  }
+}
+
+WakeReason park(Worker* worker, Publish publish, void* argument, bool cancellable, const char* waits_for,
+                TaskState state) {
+  Fiber* self = worker->fiber;
+  Record* task = self->task;
+  self->waits_for = waits_for;
+  if (cancellable) {
+    if (!task->has_entry()) [[unlikely]]
+      register_task(task, self);
+    self->claim.store(kParking, worker->solo ? std::memory_order_relaxed : std::memory_order_seq_cst);
+    if (cancelled_now(worker)) {
+      self->claim.store(kRunning, std::memory_order_relaxed);
+      return WakeReason::kCancelled;
+    }
+  } else {
+    self->claim.store(kParkingFirm, std::memory_order_relaxed);
+  }
+  set_state(task, state);
+  event(worker, Event::kBlock, task->id);
+  ParkArguments arguments{self, publish, argument};
+  worker->after = commit_park;
+  worker->after_argument = &arguments;
+  give_way(worker, self);
+  self->claim.store(kRunning, std::memory_order_relaxed);
+  set_state(task, TaskState::kRunning);
+  event(current_worker(), Event::kStart, task->id);
+  return self->reason;
+}
+
+bool claim_wake(Fiber* fiber, WakeReason reason) {
+  std::uint32_t claim = fiber->claim.load(std::memory_order_acquire);
+  for (std::uint32_t spins = 0;;) {
+    if (claim == kWaiting || claim == kWaitingFirm) {
+      if (fiber->claim.compare_exchange_weak(claim, kWoken, std::memory_order_acq_rel)) {
+        fiber->reason = reason;
+        return true;
+      }
+      continue;
+    }
+    if (claim != kParking && claim != kParkingFirm) return false;
+    // On its way to Waiting, on a worker that has just switched to another stack.
+    if (++spins < 128) {
+      sync::cpu_pause();
+    } else {
+      sched_yield();
+    }
+    claim = fiber->claim.load(std::memory_order_acquire);
+  }
+}
+
+bool cancel_wake(Fiber* fiber) {
+  std::uint32_t claim = fiber->claim.load(std::memory_order_seq_cst);
+  for (;;) {
+    if (claim == kWaiting) {
+      if (fiber->claim.compare_exchange_weak(claim, kWoken, std::memory_order_seq_cst)) {
+        fiber->reason = WakeReason::kCancelled;
+        return true;
+      }
+    } else if (claim == kParking) {
+      if (fiber->claim.compare_exchange_weak(claim, kParkingCancelled, std::memory_order_seq_cst)) return false;
+    } else {
+      return false;
+    }
+  }
+}
+
+void schedule(RuntimeCore* runtime, Fiber* fiber) {
+  set_state(fiber->task, TaskState::kReady);
+  Worker* worker = current_worker();
+  if (worker != nullptr && worker->runtime == runtime) [[likely]] {
+    event(worker, Event::kWake, fiber->task->id);
+    worker->deque.push(item_of(fiber));
+    notify_work(worker);
+    return;
+  }
+  Fiber* head = runtime->injected.load(std::memory_order_relaxed);
+  do {
+    fiber->next = head;
+    // Release, partner: take_injected()'s acquire.
+  } while (!runtime->injected.compare_exchange_weak(head, fiber, std::memory_order_seq_cst));
+  const std::uint64_t idle = runtime->lot.word().load(std::memory_order_seq_cst);
+  if (ParkingLot::sleepers(idle) > 0 && ParkingLot::searchers(idle) == 0) runtime->wake_one();
+}
+
+}  // namespace rota::fiber::detail
+
+namespace rota::fiber {
+
+using namespace detail;
+
+void yield_slow() {
+  Worker* worker = current_worker();
+  if (worker == nullptr) {
+    sched_yield();
+    return;
+  }
+  Fiber* self = worker->fiber;
+  Record* task = self->task;
+  if (!worker->runtime->deterministic && worker->handoff == 0) {
+    poll_events(worker->runtime);
+    worker->handoff = take_shared(worker);
+    if (worker->handoff == 0)
+      worker->handoff = worker->solo ? worker->deque.take_top<true>() : worker->deque.take_top<false>();
+    if (worker->handoff == 0) return;
+  }
+  set_state(task, TaskState::kReady);
+  event(worker, Event::kBlock, task->id);
+  worker->after = push_back;
+  worker->after_argument = self;
+  if (is_fiber(worker->handoff)) {
+    Fiber* next = fiber_of(worker->handoff);
+    worker->handoff = 0;
+    switch_fibers(worker, self, next);
+  } else {
+    switch_fibers(worker, self, loop_fiber(worker));
+  }
+  set_state(task, TaskState::kRunning);
+  event(current_worker(), Event::kStart, task->id);
+}
+
+void detail::push_yielded(Worker* worker, void* fiber) { worker->deque.push(item_of(static_cast<Fiber*>(fiber))); }
+
+}  // namespace rota::fiber

@@ -49,7 +49,8 @@
   X(StackOverflow, 104, 500, 1, "a fiber used more stack than it has")                                      \
   X(WorkerPanic, 105, 500, 1, "a worker thread died of a fault in the runtime's own loop and was replaced") \
   X(CapabilityDenied, 106, 403, 9, "the runtime's profile does not allow this operation")                   \
-  X(OutsideRuntime, 107, 409, 4, "called from a thread that is not running a fiber")
+  X(OutsideRuntime, 107, 409, 4, "called from a thread that is not running a fiber")                        \
+  X(Deadlock, 108, 500, 1, "everything waits for something that can never happen")
 
 namespace rota {
 

@@ -52,6 +52,7 @@ const std::map<std::string, int> kFrozen = {
     {"WorkerPanic", 105},
     {"CapabilityDenied", 106},
     {"OutsideRuntime", 107},
+    {"Deadlock", 108},
 };
 
 TEST(ErrorCodeTest, NumbersAreFrozen) {

@@ -70,9 +70,9 @@ def room_of(path, table):
 
 
 def public_owner(include, table):
-    """The room that owns the public header `rota/...`."""
-    parts = include.split("/")
-    return parts[1] if len(parts) > 2 and parts[1] in table else "base"
+    """The room that owns the public header `rota/...`: that of rota/<room>/... and rota/<room>.h; else base."""
+    name = include.split("/")[1].removesuffix(".h")
+    return name if name in table else "base"
 
 
 def includes(text):

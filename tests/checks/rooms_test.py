@@ -45,6 +45,12 @@ class RoomsTest(CheckCase):
         self.append("include/rota/result.h", '#include "rota/fiber/task.h"\n')
         self.assert_caught("rooms", "base may not use fiber")
 
+    def test_a_rooms_own_summary_header_is_that_rooms(self):
+        self.plant("include/rota/fiber.h", '#include "rota/fiber/task.h"\n#include "rota/result.h"\n')
+        self.assert_clean("rooms")
+        self.plant("src/graph/dag.cc", '#include "rota/fiber.h"\n')
+        self.assert_caught("rooms", "graph may not use fiber")
+
     def test_the_checker_is_for_its_tests(self):
         self.append("src/fiber/run.h", '#include "interleave/types.h"\n')
         self.assert_caught("rooms", "src/fiber/run.h:5", "interleaving checker")

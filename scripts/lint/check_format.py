@@ -59,8 +59,8 @@ def run(root, batch):
     return bad
 
 
-def rewrite(tree):
-    """Formats every file in place (./dev format)."""
-    todo = files(tree)
+def rewrite(tree, names=()):
+    """Formats every file, or those named, in place (./dev format)."""
+    todo = names or files(tree)
     for i in range(0, len(todo), BATCH):
         subprocess.run([TOOL, "-i", "--style=file", *todo[i:i + BATCH]], cwd=tree.root, check=True)

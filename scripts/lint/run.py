@@ -2,7 +2,7 @@
 
   run.py [--root FOLDER] [NAME...]   runs all checks, or those named; exits 1 when one finds something
   run.py --list                      their names
-  run.py --rewrite-format            formats every C and C++ file in place
+  run.py --rewrite-format [FILE...]  formats every C and C++ file, or those named, in place
 """
 
 import argparse
@@ -25,19 +25,19 @@ def main():
     here = os.path.dirname(os.path.abspath(__file__))
     parser.add_argument("--root", default=os.path.dirname(os.path.dirname(here)), help="the project's folder")
     parser.add_argument("--list", action="store_true", help="print the names of the checks")
-    parser.add_argument("--rewrite-format", action="store_true", help="format every C and C++ file in place")
-    parser.add_argument("names", nargs="*", help="only these checks")
+    parser.add_argument("--rewrite-format", action="store_true", help="format files in place")
+    parser.add_argument("names", nargs="*", help="only these checks (or files to format)")
     args = parser.parse_args()
     if args.list:
         print("\n".join(CHECKS))
         return 0
+    tree = sources.Tree(args.root)
+    if args.rewrite_format:
+        importlib.import_module("check_format").rewrite(tree, args.names)
+        return 0
     unknown = set(args.names) - set(CHECKS)
     if unknown:
         parser.error(f"there is no check '{sorted(unknown)[0]}'; there are: {' '.join(CHECKS)}")
-    tree = sources.Tree(args.root)
-    if args.rewrite_format:
-        importlib.import_module("check_format").rewrite(tree)
-        return 0
     failed = 0
     for name in args.names or CHECKS:
         violations = run_one(name, tree)

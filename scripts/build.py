@@ -40,6 +40,18 @@ def configure_again(preset):
     return steps.run(f"configure {preset}", ["cmake", "--preset", preset], env=environment())
 
 
+def refresh(preset):
+    """Brings build/<preset>/tests.list up to date, building nothing. Returns whether that went well."""
+    if not configure(preset):
+        return False
+    command = ["cmake", "--build", "--preset", preset, "--target", "tests_list"]
+    log = steps.log_path(f"refresh {preset}")
+    if steps.execute(command, log, env=environment()) == 0:
+        return True
+    steps.report_failure(command, log)
+    return False
+
+
 def build(preset, targets=(), title=None, result="done"):
     if preset not in presets():
         print(f"there is no preset '{preset}'; there are: {' '.join(presets())}")

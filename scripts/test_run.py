@@ -206,7 +206,7 @@ def script_tests(tally, folder, title):
 
 def sanitizers(tally):
     for preset, rooms in SANITIZED.items():
-        if not tally.step(preset, build.configure(preset)):
+        if not tally.step(preset, build.refresh(preset)):
             continue
         programs = [(*program, None) for program in test_programs(preset, rooms)]
         if programs and tally.step(preset, build.build(preset, [name for _, name, _, _ in programs])):

@@ -13,6 +13,9 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 OUT = os.path.join(ROOT, "build", "consumer")
 PREFIX = os.path.join(OUT, "moved")  # Where the installed tree is used: not where it was installed.
 
+# The users' programs, and what they say when all is well.
+SAYS = {"use_base": r"^rota \d+\.\d+\.\d+ works\n$", "use_fiber": r"^fibers say 42\n$"}
+
 
 def run(*command, env=None):
     """(exit status, all it said)"""
@@ -50,22 +53,24 @@ class ConsumerTest(unittest.TestCase):
         return run("cmake", "-G", "Ninja", "-S", os.path.join(HERE, project), "-B", name, f"-DCMAKE_PREFIX_PATH={PREFIX}",
                    "-DCMAKE_BUILD_TYPE=Release", *options)
 
-    def build_and_run(self, name, target="consumer"):
-        self.must("cmake", "--build", name, "--target", target)
-        self.assertRegex(self.must(f"{name}/consumer"), r"^rota \d+\.\d+\.\d+ works\n$")
+    def build_and_run(self, name, *programs):
+        """Builds a configured project and runs its programs."""
+        self.must("cmake", "--build", name, "--target", *programs)
+        for program in programs:
+            self.assertRegex(self.must(f"{name}/{program}"), SAYS[program])
 
     def test_find_package(self):
         status, said = self.consumer("all_components")
         self.assertEqual(status, 0, said)
-        self.build_and_run("all_components")
+        self.build_and_run("all_components", "use_base", "use_fiber")
 
     def test_a_component_brings_what_it_stands_on_and_no_more(self):
         status, said = self.consumer("only_base", "-DCOMPONENTS=base", "-DEXPECT_ABSENT=fiber")
         self.assertEqual(status, 0, said)
-        self.build_and_run("only_base")
+        self.build_and_run("only_base", "use_base")
         status, said = self.consumer("only_fiber", "-DCOMPONENTS=fiber")
         self.assertEqual(status, 0, said)
-        self.build_and_run("only_fiber")
+        self.build_and_run("only_fiber", "use_fiber")
 
     def test_an_unknown_component_gets_a_sentence(self):
         status, said = self.consumer("unknown", "-DCOMPONENTS=teapot")
@@ -83,8 +88,9 @@ class ConsumerTest(unittest.TestCase):
     def test_pkg_config(self):
         env = {"PKG_CONFIG_PATH": os.path.join(PREFIX, "lib", "pkgconfig")}
         flags = self.must("pkg-config", "--cflags", "--libs", "rota", env=env).split()
-        self.must("g++", "-o", "by_pkg_config", os.path.join(HERE, "use_rota.cc"), *flags)
-        self.assertIn("works", self.must("./by_pkg_config"))
+        for program, says in SAYS.items():
+            self.must("g++", "-o", f"pkg_config_{program}", os.path.join(HERE, f"{program}.cc"), *flags)
+            self.assertRegex(self.must(f"./pkg_config_{program}"), says)
 
     def test_only_public_headers_are_installed(self):
         self.assertEqual(os.listdir(os.path.join(PREFIX, "include")), ["rota"])
@@ -104,7 +110,7 @@ class ConsumerTest(unittest.TestCase):
     def test_add_subdirectory_changes_nothing_of_its_parent(self):
         status, said = self.consumer("subdirectory", f"-DROTA_FOLDER={ROOT}")
         self.assertEqual(status, 0, said)
-        self.build_and_run("subdirectory")
+        self.build_and_run("subdirectory", "use_base", "use_fiber")
 
     def test_a_subproject_that_touches_global_state_would_be_caught(self):
         for planted in ("set(CMAKE_CXX_FLAGS -Werror CACHE STRING x FORCE)", "set(BUILD_SHARED_LIBS ON CACHE BOOL x)",

@@ -235,6 +235,13 @@ def scripts_in(folder):
     return lambda tally: script_tests(tally, folder, folder)
 
 
+def bench(tally):
+    """The benchmarks' programs, those whose libraries are here, are built and do each work once, small."""
+    if os.path.exists(os.path.join(steps.ROOT, "bench", "CMakeLists.txt")):
+        if tally.step("bench", build.build("release", ["bench"])):
+            script_tests(tally, "bench/tests", "bench/tests")
+
+
 # In the order they run: what is quick and fails often comes first. Each name, or its last part, is also a filter.
 SUITES = {
     "lint": lint,
@@ -243,7 +250,7 @@ SUITES = {
     "headers": headers,
     "tests/checks": scripts_in("tests/checks"),
     "tests/consumer": scripts_in("tests/consumer"),
-    "bench/tests": scripts_in("bench/tests"),
+    "bench": bench,
     "sanitizers": sanitizers,
     "clang": clang,
 }
@@ -271,7 +278,7 @@ def main():
     parser.add_argument("--preset", default="dev", choices=build.presets(), help="with a filter: which build")
     args = parser.parse_args()
     tally = Tally()
-    suites = SUITES | {os.path.basename(name): suite for name, suite in SUITES.items() if name != "bench/tests"}
+    suites = SUITES | {os.path.basename(name): suite for name, suite in SUITES.items()}
     if args.filter is None and args.preset == "dev":
         for suite in SUITES.values():
             suite(tally)

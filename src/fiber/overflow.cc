@@ -94,7 +94,7 @@ void pass_on(int signal, siginfo_t* info, void* context) {
   sigaction(signal, &standard, nullptr);
 }
 
-void on_fault(int signal, siginfo_t* info, void* context) {
+[[maybe_unused]] void on_fault(int signal, siginfo_t* info, void* context) {
   if (!recover(info, static_cast<ucontext_t*>(context))) pass_on(signal, info, context);
 }
 

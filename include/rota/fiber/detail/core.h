@@ -297,7 +297,7 @@ template <class R>
 void free_slow(Worker* worker, Record* record);
 
 [[gnu::always_inline]] inline void free_record(Worker* worker, Record* record) {
-  const std::uint8_t size_class = record->size_class;
+  [[maybe_unused]] const std::uint8_t size_class = record->size_class;
 #if !ROTA_ASAN
   if (worker != nullptr && size_class != kHugeClass) [[likely]] {
     auto* slot = reinterpret_cast<FreeSlot*>(record);

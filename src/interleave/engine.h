@@ -1,0 +1,216 @@
+// Runs one execution at a time: the threads, the objects they share, and what each operation does. The memory
+// model says what an operation may see, the search picks, the engine carries it out. sync_types.h is its only
+// customer besides check().
+//
+// Each thread runs on until its next operation whose outcome depends on when it happens (a read, a lock, anything
+// on a queue of waiters); when all have got there, the search picks one. Stores, fences, unlocks and plain accesses
+// take effect at once (search.cc says why nothing is lost by it).
+//
+// Invariant: the thread that executes operation code is running_, on its own stack; the host stack runs only
+// between executions.
+// Thread safety: none; everything happens on one OS thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "interleave/interleave.h"
+#include "interleave/memory_model.h"
+#include "interleave/objects.h"
+#include "interleave/search.h"
+#include "interleave/stack.h"
+#include "interleave/trace.h"
+
+namespace rota::interleave {
+
+class Engine final : private OutcomeOracle {
+ public:
+  using Modify = Value (*)(Value old, const void* context);
+  using ThreadEntry = void (*)(void* argument);
+
+  Engine();
+  ~Engine() override;
+
+  // The engine whose execution the caller is part of. Aborts when there is none.
+  static Engine& current();
+  static bool inside();
+
+  // --- for check()
+  struct Outcome {
+    Failure failure = Failure::kNone;
+    std::string message;
+    std::uint32_t steps = 0;
+    bool spin_cut = false;        // A bounded spin loop ended by itself after it had been held back.
+    bool candidates_cut = false;  // More than 64 outcomes somewhere.
+  };
+  Outcome run(const Options& options, Search& search, const std::function<void(Execution&)>& body, Trace* trace);
+  const Path& path() const { return path_; }
+
+  // --- atomics
+  void construct(ObjectKind kind, const void* address, Value initial, std::size_t bytes);
+  void destroy(ObjectKind kind, const void* address);
+  Value load(const void* address, std::memory_order order, Where where);
+  void store(const void* address, Value value, std::memory_order order, Where where);
+  Value modify(const void* address, std::memory_order order, Modify apply, const void* context, const char* what,
+               Where where);
+  bool compare_exchange(const void* address, Value& expected, Value desired, std::memory_order success,
+                        std::memory_order failure, bool weak, Where where);
+  void fence(std::memory_order order, Where where);
+  void pause(Where where);
+
+  // --- plain variables
+  void plain_read(const void* address, Where where);
+  void plain_write(const void* address, Where where);
+
+  // --- blocking
+  // False only when the time ran out.
+  bool wait_on_value(const void* address, Value expected, bool timed, Where where);
+  int wake(const void* address, int count, Where where);
+  void lock(const void* mutex, Where where);
+  bool try_lock(const void* mutex, Where where);
+  void unlock(const void* mutex, Where where);
+  bool wait_on_condition(const void* condition, const void* mutex, bool timed, Where where);
+  void notify(const void* condition, int count, Where where);
+  int spawn(ThreadEntry entry, void* argument, Where where);
+  void join(int thread, Where where);
+
+  void name(const void* address, const char* text);
+  std::vector<Value> modification_order(const void* address);
+  [[noreturn]] void fail(Failure failure, std::string message);
+
+ private:
+  enum class Status : std::uint8_t {
+    kUnused,
+    kReady,    // Can run on up to its next operation.
+    kRunning,
+    kPending,  // At an operation that needs a turn.
+    kWaiting,  // In a queue of waiters.
+    kJoining,
+    kPaused,  // Spins and has seen nothing new.
+    kFinished,
+  };
+  // An operation that needs a turn.
+  enum class Kind : std::uint8_t {
+    kLoad,
+    kModify,    // Read-modify-write.
+    kExchange,  // Compare-exchange, try_lock.
+    kLock,      // The same, but only when it succeeds.
+    kWait,      // On the value of an atomic.
+    kQueue,     // On a queue only: wakes, waits on conditions, time-outs.
+  };
+  struct Operation {
+    Kind kind = Kind::kQueue;
+    ObjectId object = kNoObject;  // With a location in the memory model, or none.
+    ObjectId queue = kNoObject;
+    std::memory_order order = std::memory_order_relaxed;
+    std::memory_order failure = std::memory_order_relaxed;
+    Value expected{};
+    bool may_fail = false;  // For no reason.
+  };
+  struct SpinRead {
+    ObjectId object;
+    Value value;
+    StoreId store;
+  };
+  struct Thread {
+    std::unique_ptr<Stack> stack;
+    ThreadEntry entry = nullptr;
+    void* argument = nullptr;
+    Status status = Status::kUnused;
+    Operation operation;  // At which it is kPending or kWaiting.
+    Turn turn;
+    Where where;  // Of its last blocking operation.
+    int joining = -1;
+    bool timed = false;
+    bool timed_out = false;
+    int spurious_left = 0;
+    int timeouts_left = 0;
+    int locks_held = 0;
+    // Spin loops: what was read in this round and the last, since the last cpu_pause().
+    std::vector<SpinRead> round;
+    std::vector<SpinRead> last_round;
+    bool wrote_in_round = false;
+    int same_rounds = 0;
+    bool voluntary = false;
+    bool newest_only = false;  // It has been reading the same old values long enough.
+    bool released = false;     // It was let go on although it had seen nothing new.
+  };
+  struct Event {
+    int thread;
+    Epoch epoch;
+    int node;
+    bool modified;  // Took what it read away from others: a read-modify-write, or any operation on a queue.
+  };
+  // A store to read; for a compare-exchange: as a success; for a futex wait: as the expected value.
+  struct Choice {
+    std::uint32_t position;
+    bool success;
+  };
+
+  static void thread_main(void* thread);
+  void enter_body();
+  Thread& self() { return threads_[static_cast<std::size_t>(running_)]; }
+  Thread& thread(int id) { return threads_[static_cast<std::size_t>(id)]; }
+  int start(ThreadEntry entry, void* argument);
+  [[noreturn]] void finish_thread();
+
+  // Scheduling.
+  void step();
+  void take_turn(const Operation& operation, Where where);
+  void dispatch();
+  bool wake_ready_threads();
+  ThreadMask enabled_threads(bool last_resort, SchedulePoint& point);
+  void resume(int id);
+  [[noreturn]] void report_stuck();
+  std::string describe_wait(int id);
+
+  // Choosing and recording.
+  std::uint32_t choose(std::uint32_t count, std::uint64_t allowed);
+  // All outcomes that the operation at which `id` stands has now, into choices_.
+  void collect_choices(int id);
+  bool is_fresh(const Operation& operation, const Choice& choice, const Progress& since) const;
+  bool has_fresh_outcome(int id, const Progress& since) override;
+  // Picks an outcome of the running thread's operation: the first choice of a turn.
+  Choice choose_outcome();
+  void record_event(ObjectId object, bool reads, bool modified, int node);
+  void report_races(ObjectId object, bool wrote);
+  void note_read(ObjectId object, StoreId store);
+  void note_write();
+  bool has_news(const Thread& thread) const;
+  void make_room_for_sc(std::memory_order order);
+
+  // Objects.
+  ObjectId find(ObjectKind kind, const void* address, Where where);
+  void check_access(ObjectId object, Where where);
+  ObjectId queue_of(ObjectId object);
+  StoreId place_store(ObjectId object, Value value, std::memory_order order);
+  void queue_operation(ObjectId queue);
+  bool sleep_in(ObjectId queue, bool timed);
+  int wake_from(ObjectId queue, int count);
+  bool exchange(Value& expected, Value desired, const char* what, Where where);
+  void release_mutex(ObjectId mutex, Where where);
+  TraceEntry* trace(const char* what, ObjectId object, Where where);
+
+  const Options* options_ = nullptr;
+  Search* search_ = nullptr;
+  const std::function<void(Execution&)>* body_ = nullptr;
+  Trace* trace_ = nullptr;
+  MemoryModel model_;
+  ObjectTable objects_;
+  std::vector<Thread> threads_;
+  int thread_count_ = 0;
+  int live_threads_ = 0;
+  int running_ = 0;
+  Stack host_;
+  Outcome outcome_;
+  Path path_;
+  std::vector<Event> events_;
+  std::vector<std::uint32_t> positions_;
+  std::vector<std::uint32_t> more_positions_;
+  std::vector<Choice> choices_;
+  int idle_rounds_ = 0;
+};
+
+}  // namespace rota::interleave

@@ -99,6 +99,9 @@ class AssertPiece {
   };
 };
 
+// What the log gives to have its lines written before the message of a failure; not for others, who have the hook.
+void set_assert_flush(void (*flush)() noexcept) noexcept;
+
 [[noreturn]] [[gnu::cold]] [[gnu::noinline]] void assert_failed(const char* expression, const char* file, int line,
                                                                 const char* function,
                                                                 std::initializer_list<AssertPiece> pieces);

@@ -1,8 +1,9 @@
 // The failing side of ROTA_ASSERT: one message, the hook, abort.
 //
-// Nothing here allocates or takes a lock. The message is built in a static buffer rather than on the stack, because
-// a fiber's stack may be 8 KiB and nearly used up; `g_reporting` makes sure that one thread at a time uses it.
-// The atomics are std's own, not base/sync.h's: the shim itself asserts, and so does the interleaving checker.
+// Nothing here allocates or takes a lock (the log's flush only tries one). The message is built in a static buffer
+// rather than on the stack, because a fiber's stack may be 8 KiB and nearly used up; `g_reporting` makes sure that one
+// thread at a time uses it. The atomics are std's own, not base/sync.h's: the shim itself asserts, and so does the
+// interleaving checker.
 #include "rota/assert.h"
 
 #include <unistd.h>
@@ -18,6 +19,7 @@ namespace rota {
 namespace {
 
 std::atomic<AssertHook> g_hook{nullptr};
+std::atomic<void (*)() noexcept> g_flush{nullptr};
 
 // Held by the thread that is reporting. Relations: acquire on take pairs with release on give-back, which happens
 // only when a hook leaves by an exception.
@@ -78,6 +80,8 @@ AssertHook set_assert_hook(AssertHook hook) noexcept { return g_hook.exchange(ho
 
 namespace detail {
 
+void set_assert_flush(void (*flush)() noexcept) noexcept { g_flush.store(flush); }
+
 std::size_t AssertPiece::print(char* out, std::size_t capacity) const noexcept {
   char digits[64];
   std::string_view text;
@@ -125,6 +129,7 @@ void assert_failed(const char* expression, const char* file, int line, const cha
     std::abort();
   }
   const ReportingScope scope;
+  if (auto* const flush = g_flush.load(); flush != nullptr) flush();
 
   Buffer text(g_text, sizeof g_text);
   for (const AssertPiece& piece : pieces) text.add(piece);

@@ -99,6 +99,9 @@ class Runner:
         return next(known, ())
 
     def not_there(self, participant):
+        log = os.path.join(self.folder, participant + ".log")
+        if os.path.exists(log):
+            return f"could not be built; see {os.path.relpath(log)}"
         packages = self.packages(participant)
         if packages:
             return f"not built; needs the packages {' '.join(packages)}"

@@ -63,7 +63,7 @@ class ParkingLot {
   // Sleeps until chosen; the caller is a searcher then.
   void sleep(std::uint32_t worker) {
     sync::Futex& token = seats_[worker].token;
-    // Acquire, partner: choose()'s release.
+    // Acquire, partner: wake_one()'s release.
     while (token.value.load(std::memory_order_acquire) == 0) token.wait(0);
   }
   [[nodiscard]] bool chosen(std::uint32_t worker) const {
@@ -83,8 +83,9 @@ class ParkingLot {
     const std::uint32_t worker = list_.back();
     list_.pop_back();
     word_.fetch_add(kSearcher - kSleeper, std::memory_order_seq_cst);
-    lock_.unlock();
+    // Under the lock: the worker may have left its seat by itself and take it again, and must not find an old token.
     seats_[worker].token.value.store(1, std::memory_order_release);
+    lock_.unlock();
     seats_[worker].token.wake_one();
     ring(worker);
     return true;

@@ -85,7 +85,7 @@ RuntimeCore::RuntimeCore(const Config& checked)
   root.owner_task = nullptr;
   root.owner = nullptr;
   root.outer = nullptr;
-  root.seen_epoch.store(0, std::memory_order_relaxed);
+  root.seen_epoch.store(cancel_epoch.load(std::memory_order_relaxed), std::memory_order_relaxed);
   root.failure_cancels = false;
   root.runtime = this;
   ensure_linked(&root);
@@ -96,6 +96,7 @@ RuntimeCore::RuntimeCore(const Config& checked)
     worker->index = i;
     worker->solo = (worker_count == 1 || !config.enable_stealing) && !deterministic;
     worker->cancel_epoch = &cancel_epoch;
+    worker->counters.spawned.add(static_cast<std::uint64_t>(i) << 48);
     worker->idle_word = &lot.word();
     for (std::uint64_t& word : worker->random) word = seeds.next();
     std::uint8_t hooks = 0;
@@ -362,7 +363,7 @@ Stats Runtime::stats() const {
   for (const auto& worker : core_->workers) {
     const Counters& c = worker->counters;
     WorkerStats w;
-    w.spawned = c.spawned.get();
+    w.spawned = c.spawned.get() & 0xffffffffffff;
     w.completed = c.completed.get();
     w.cancelled = c.cancelled.get();
     w.failed = c.failed.get();

@@ -146,7 +146,7 @@ class Nursery {
     record->size_class = size_class_of(sizeof(R));
     record->flags = flags;
     record->registry.store(Record::kNoEntry, std::memory_order_relaxed);
-    record->id = (static_cast<std::uint64_t>(worker->index) << 48) | worker->counters.spawned.next();
+    record->id = worker->counters.spawned.next();
     record->meter = nullptr;
     if (core_.owner == worker->fiber) [[likely]] {
       core_.local += 1;

@@ -95,9 +95,10 @@ inline bool stack_left(const Fiber* fiber) {
   Worker* worker = current_worker();
   // In place only a child of the innermost scope of this very fiber: it is waited for anyway, and whatever cancels
   // this wait cancels the child as well.
-  if (worker != nullptr && worker->deque.peek() == item_of(record) && worker->fiber->scope == record->nursery &&
-      stack_left(worker->fiber) && (worker->hooks & kHookDeterministic) == 0) [[likely]] {
-    if (pop_item(worker) == item_of(record)) [[likely]] {
+  if (worker != nullptr && worker->fiber->scope == record->nursery && stack_left(worker->fiber) &&
+      (worker->hooks & kHookDeterministic) == 0) [[likely]] {
+    if (worker->solo ? worker->deque.pop_if<true>(item_of(record)) : worker->deque.pop_if<false>(item_of(record)))
+        [[likely]] {
       run_in_place<true>(worker, record);
       return true;
     }

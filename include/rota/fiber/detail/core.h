@@ -189,7 +189,8 @@ class Counter {
 };
 
 struct Counters {
-  Counter spawned, completed, cancelled, failed;
+  Counter spawned;  // Starts at index << 48, so that it gives each task its id.
+  Counter completed, cancelled, failed;
   Counter steals, failed_steals, parks, park_ns, exhaustions;
   Counter latency_samples, latency_sum_ns;
   std::array<Counter, 40> latency_log2;  // Samples with latency in [2^i, 2^(i+1)) ns.

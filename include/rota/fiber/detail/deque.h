@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "rota/assert.h"
@@ -35,8 +36,13 @@ class Deque {
   explicit Deque(std::size_t capacity = 256) {
     std::size_t size = 2;
     while (size < capacity) size *= 2;
-    buffers_.push_back(std::make_unique<Buffer>(size));
-    buffer_.store(buffers_.back().get(), std::memory_order_relaxed);
+    Buffer* buffer = Buffer::make(size);
+    buffers_.push_back(buffer);
+    buffer_.store(buffer, std::memory_order_relaxed);
+    limit_ = buffer->mask + 1;
+  }
+  ~Deque() {
+    for (Buffer* buffer : buffers_) Buffer::destroy(buffer);
   }
   Deque(const Deque&) = delete;
   Deque& operator=(const Deque&) = delete;
@@ -44,7 +50,7 @@ class Deque {
   void push(T item) {
     const std::int64_t b = bottom_.load(std::memory_order_relaxed);
     Buffer* buffer = buffer_.load(std::memory_order_relaxed);
-    if (b - top_seen_ >= buffer->capacity) [[unlikely]]
+    if (b >= limit_) [[unlikely]]
       buffer = make_room(b, buffer);
     buffer->slot(b).store(item, std::memory_order_relaxed);
     // Release, partner: steal()'s load of bottom_. It publishes the slot and what the item points to.
@@ -64,6 +70,21 @@ class Deque {
       // top_ only grows: if even this old value says empty, it is.
       if (top_.load(std::memory_order_relaxed) > b) return T{};
       return pop_shared(b);
+    }
+  }
+
+  // Takes the newest item if it is `item`; cheaper than looking first.
+  template <bool kSolo = false>
+  bool pop_if(T item) {
+    const std::int64_t b = bottom_.load(std::memory_order_relaxed) - 1;
+    // A slot keeps its content when it is stolen; pop_shared() finds that out.
+    if (buffer_.load(std::memory_order_relaxed)->slot(b).load(std::memory_order_relaxed) != item) return false;
+    if constexpr (kSolo) {
+      if (top_.load(std::memory_order_relaxed) > b) return false;
+      bottom_.store(b, std::memory_order_relaxed);
+      return true;
+    } else {
+      return pop_shared(b) == item;
     }
   }
 
@@ -102,7 +123,7 @@ class Deque {
     const std::int64_t b = bottom_.load(std::memory_order_seq_cst);
     if (t >= b) return {};
     // Acquire, partner: make_room()'s release: a grown buffer holds what was copied.
-    const Buffer* buffer = buffer_.load(std::memory_order_acquire);
+    Buffer* buffer = buffer_.load(std::memory_order_acquire);
     T item = buffer->slot(t).load(std::memory_order_relaxed);
     if (!top_.compare_exchange_strong(t, t + 1, std::memory_order_seq_cst, std::memory_order_relaxed)) {
       return {T{}, true};
@@ -118,17 +139,24 @@ class Deque {
   }
 
  private:
+  // The slots follow the header in one allocation.
   struct Buffer {
-    explicit Buffer(std::size_t size)
-        : capacity(static_cast<std::int64_t>(size)),
-          mask(static_cast<std::int64_t>(size) - 1),
-          slots(std::make_unique<sync::Atomic<T>[]>(size)) {}
-    sync::Atomic<T>& slot(std::int64_t index) { return slots[static_cast<std::size_t>(index & mask)]; }
-    const sync::Atomic<T>& slot(std::int64_t index) const { return slots[static_cast<std::size_t>(index & mask)]; }
-    std::int64_t capacity;
     std::int64_t mask;
-    std::unique_ptr<sync::Atomic<T>[]> slots;
+
+    static Buffer* make(std::size_t size) {
+      void* memory = ::operator new(sizeof(Buffer) + size * sizeof(sync::Atomic<T>));
+      auto* buffer = ::new (memory) Buffer{static_cast<std::int64_t>(size) - 1};
+      for (std::size_t i = 0; i < size; ++i) ::new (static_cast<void*>(buffer->first() + i)) sync::Atomic<T>(T{});
+      return buffer;
+    }
+    static void destroy(Buffer* buffer) {
+      std::destroy_n(buffer->first(), static_cast<std::size_t>(buffer->mask + 1));
+      ::operator delete(buffer);
+    }
+    sync::Atomic<T>* first() { return reinterpret_cast<sync::Atomic<T>*>(this + 1); }
+    sync::Atomic<T>& slot(std::int64_t index) { return first()[index & mask]; }
   };
+  static_assert(alignof(sync::Atomic<T>) <= alignof(Buffer));
 
   T pop_shared(std::int64_t b) {
     // An exchange rather than a store: the same locked instruction, and seq_cst by itself (2).
@@ -147,23 +175,25 @@ class Deque {
   }
 
   [[gnu::noinline]] Buffer* make_room(std::int64_t b, Buffer* buffer) {
-    top_seen_ = top_.load(std::memory_order_acquire);
-    if (b - top_seen_ < buffer->capacity) return buffer;
-    auto bigger = std::make_unique<Buffer>(static_cast<std::size_t>(buffer->capacity) * 2);
-    for (std::int64_t i = top_seen_; i < b; ++i) {
+    const std::int64_t t = top_.load(std::memory_order_acquire);
+    limit_ = t + buffer->mask + 1;
+    if (b < limit_) return buffer;
+    Buffer* bigger = Buffer::make(static_cast<std::size_t>(buffer->mask + 1) * 2);
+    for (std::int64_t i = t; i < b; ++i) {
       bigger->slot(i).store(buffer->slot(i).load(std::memory_order_relaxed), std::memory_order_relaxed);
     }
-    buffer = bigger.get();
-    buffers_.push_back(std::move(bigger));
-    buffer_.store(buffer, std::memory_order_release);
-    return buffer;
+    buffers_.push_back(bigger);
+    limit_ = t + bigger->mask + 1;
+    // Release, partner: steal()'s acquire.
+    buffer_.store(bigger, std::memory_order_release);
+    return bigger;
   }
 
   alignas(sync::kCacheLineBytes) sync::Atomic<std::int64_t> top_{0};
   alignas(sync::kCacheLineBytes) sync::Atomic<std::int64_t> bottom_{0};
-  std::int64_t top_seen_ = 0;  // Owner only: an old value of top_, good enough to know that there is room.
+  std::int64_t limit_ = 0;  // Owner only: an old value of top_ plus the capacity; below it there is room.
   sync::Atomic<Buffer*> buffer_{nullptr};
-  std::vector<std::unique_ptr<Buffer>> buffers_;
+  std::vector<Buffer*> buffers_;  // Owner only.
 };
 
 }  // namespace rota::fiber::detail

@@ -65,6 +65,7 @@ def build(preset, targets=(), title=None, result="done"):
 
 
 if __name__ == "__main__":
+    steps.end_together()
     preset, *targets = sys.argv[1:]
     if "--configure" in targets:
         targets.remove("--configure")

@@ -16,6 +16,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LOGS = os.path.join(ROOT, "build", "logs")
 TERMINAL = sys.stdout.isatty()
+LIVE = set()  # The processes under way.
 
 
 def relative(path):
@@ -45,8 +46,8 @@ def log_path(name):
     return os.path.join(LOGS, re.sub(r"[^\w.-]+", "_", name) + ".log")
 
 
-def execute(command, log, cwd=ROOT, env=None, timeout=None, on_line=None):
-    """Runs `command` with its output in `log`. Returns its exit status, or None when the time was up.
+def execute(command, log, cwd=ROOT, env=None, quiet_s=None, on_line=None):
+    """Runs `command` with its output in `log`. Returns its exit status, or None when it said nothing for `quiet_s`.
 
     The command is a process group of its own, and is killed as one: nothing that a test starts outlives it.
     """
@@ -56,29 +57,35 @@ def execute(command, log, cwd=ROOT, env=None, timeout=None, on_line=None):
         process = subprocess.Popen(
             [str(part) for part in command], cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, start_new_session=True, text=True, encoding="utf-8", errors="replace")
-        late = threading.Event()
+        LIVE.add(process)
+        heard, ended, gave_up = threading.Event(), threading.Event(), threading.Event()
 
-        def give_up():
-            late.set()
+        def watch():
+            while heard.wait(quiet_s):
+                heard.clear()
+                if ended.is_set():
+                    return
+            gave_up.set()
             kill_group(process)
 
-        timer = threading.Timer(timeout, give_up) if timeout else None
-        if timer:
-            timer.start()
+        watcher = threading.Thread(target=watch, daemon=True) if quiet_s else None
+        if watcher:
+            watcher.start()
         try:
             for text in process.stdout:
+                heard.set()
                 out.write(text)
                 if on_line:
                     on_line(text)
             status = process.wait()
-        except BaseException:
-            kill_group(process)
-            raise
         finally:
-            if timer:
-                timer.cancel()
-        if late.is_set():
-            out.write(f"\nstopped: not done after {timeout} s\n")
+            LIVE.discard(process)
+            ended.set()
+            heard.set()
+            if watcher:
+                watcher.join()
+        if gave_up.is_set():
+            out.write(f"\nstopped: nothing was heard from it for {quiet_s} s\n")
             return None
         return status
 
@@ -88,6 +95,18 @@ def kill_group(process):
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
+
+
+def end_together():
+    """From now on, whoever stops this program (Ctrl-C) stops all that it runs."""
+
+    def stop(number, _frame):
+        for process in list(LIVE):
+            kill_group(process)
+        os._exit(128 + number)
+
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
 
 
 def failing_part(log, limit=40):
@@ -108,7 +127,7 @@ def report_failure(command, log, part=None):
     print(f"  log:    {relative(log)}", flush=True)
 
 
-def run(title, command, cwd=ROOT, env=None, timeout=None, log_name=None, result="done"):
+def run(title, command, cwd=ROOT, env=None, log_name=None, result="done"):
     """One step with its one line; returns whether it went well."""
     log = log_path(log_name or title)
     start = time.monotonic()
@@ -124,7 +143,7 @@ def run(title, command, cwd=ROOT, env=None, timeout=None, log_name=None, result=
             print(f"{title:<32} {step.group(1)}", flush=True)
 
     progress(title, "...")
-    status = execute(command, log, cwd=cwd, env=env, timeout=timeout, on_line=on_line)
+    status = execute(command, log, cwd=cwd, env=env, on_line=on_line)
     line(title, result if status == 0 else "FAILED", time.monotonic() - start)
     if status != 0:
         report_failure(command, log)

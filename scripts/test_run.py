@@ -11,6 +11,7 @@ import glob
 import os
 import platform
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -28,9 +29,10 @@ SANITIZER_OPTIONS = {
     "ASAN_OPTIONS": "abort_on_error=0:detect_stack_use_after_return=0:strict_string_checks=1:check_initialization_order=1",
     "LSAN_OPTIONS": "print_suppressions=0",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
-    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1:history_size=4",
+    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
 }
-TIMEOUT_S = 600
+# A test program that says nothing for so long hangs. GoogleTest speaks before and after each test.
+QUIET_S = 180
 JOBS = os.cpu_count() or 1
 
 
@@ -90,8 +92,11 @@ class Outcome:
                 self.part = steps.failing_part(log)
         else:
             self.passed, self.failed = (1, 0) if status == 0 else (0, 1)
-        if status is None:
-            self.part = (self.part or []) + [f"not done after {TIMEOUT_S} s"]
+            self.part = steps.failing_part(log) if self.failed else None
+        if self.failed and status is None:
+            self.part = (self.part or []) + [f"stopped: nothing was heard from it for {QUIET_S} s"]
+        elif self.failed and status < 0:
+            self.part = (self.part or []) + [f"ended by {signal.Signals(-status).name}"]
 
     def count(self, log):
         running, start = None, 0
@@ -131,7 +136,7 @@ def run_program(preset, kind, name, command, prefix, gtest_filter, shard):
         env["GTEST_BRIEF"] = "0"
     log = steps.log_path(f"{preset}_{name}" + (f"_{shard}" if kind == "gtest" else ""))
     start = time.monotonic()
-    status = steps.execute(full, log, env=env, timeout=TIMEOUT_S)
+    status = steps.execute(full, log, env=env, quiet_s=QUIET_S)
     return Outcome(kind, full, log, status), time.monotonic() - start
 
 
@@ -191,7 +196,7 @@ def script_tests(tally, folder, title):
     start = time.monotonic()
     command = python("-m", "unittest", "discover", "-s", folder, "-p", "*_test.py")
     log = steps.log_path(title)
-    status = steps.execute(command, log, env=build.environment(), timeout=TIMEOUT_S)
+    status = steps.execute(command, log, env=build.environment())
     with open(log, encoding="utf-8", errors="replace") as file:
         text = file.read()
     ran = re.search(r"^Ran (\d+) test", text, re.MULTILINE)
@@ -277,6 +282,7 @@ def main():
                              "pattern")
     parser.add_argument("--preset", default="dev", choices=build.presets(), help="with a filter: which build")
     args = parser.parse_args()
+    steps.end_together()
     tally = Tally()
     suites = SUITES | {os.path.basename(name): suite for name, suite in SUITES.items()}
     if args.filter is None and args.preset == "dev":

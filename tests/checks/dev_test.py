@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+import time
 import unittest
 
 from support import ROOT, CheckCase
@@ -104,7 +105,7 @@ class CountTest(CheckCase):
         self.plant("build/dev/program", "#!/bin/sh\n" + body)
         os.chmod(os.path.join(self.root, "build/dev/program"), 0o755)
         self.plant("build/dev/tests.list", f"{kind} fiber program {self.root}/build/dev/program\n")
-        script = ("import sys; sys.path.insert(0, 'scripts'); import test_run; test_run.JOBS = 1; test_run.TIMEOUT_S = 2; "
+        script = ("import sys; sys.path.insert(0, 'scripts'); import test_run; test_run.JOBS = 1; test_run.QUIET_S = 1; "
                   "tally = test_run.Tally(); "
                   "test_run.run_programs(tally, 'dev', [(*p, None) for p in test_run.test_programs('dev')]); "
                   "print(tally.passed, tally.failed)")
@@ -122,6 +123,7 @@ class CountTest(CheckCase):
         counted, said = self.count("gtest", GOOD + "echo '[ RUN      ] A.Crash'; kill -SEGV $$\n")
         self.assertEqual(counted, (1, 1), said)
         self.assertIn("A.Crash did not end", said)
+        self.assertIn("ended by SIGSEGV", said)
 
     def test_a_bad_end_after_good_tests_is_a_failure(self):
         counted, said = self.count("gtest", GOOD + "echo 'LeakSanitizer: detected memory leaks'; exit 23\n")
@@ -131,7 +133,29 @@ class CountTest(CheckCase):
     def test_a_test_without_end_is_stopped(self):
         counted, said = self.count("gtest", "echo '[ RUN      ] A.Hangs'; sleep 60 & wait\n")
         self.assertEqual(counted, (0, 1), said)
-        self.assertIn("not done after 2 s", said)
+        self.assertIn("nothing was heard from it for 1 s", said)
+        self.assertIn("A.Hangs did not end", said)
+
+    def test_whoever_stops_the_run_stops_the_tests(self):
+        self.plant("build/dev/program", "#!/bin/sh\necho $$ > pid\nexec sleep 600\n")
+        os.chmod(os.path.join(self.root, "build/dev/program"), 0o755)
+        script = ("import os, signal, sys, threading, time; sys.path.insert(0, 'scripts'); import steps; steps.end_together()\n"
+                  "def stop():\n"
+                  "    while not os.path.exists('pid') or not open('pid').read().strip(): time.sleep(0.01)\n"
+                  "    os.kill(os.getpid(), signal.SIGINT)\n"
+                  "threading.Thread(target=stop, daemon=True).start()\n"
+                  "steps.execute(['build/dev/program'], 'log')")
+        status, said = self.run_script(sys.executable, "-B", "-c", script)
+        self.assertEqual(status, 130, said)
+        with open(os.path.join(self.root, "pid"), encoding="utf-8") as file:
+            pid = int(file.read())
+        with self.assertRaises((ProcessLookupError, FileNotFoundError)):
+            for _ in range(1000):  # The kernel may take a moment to clear it away.
+                os.kill(pid, 0)
+                with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+                    if file.read().split()[2] == "Z":
+                        raise ProcessLookupError
+                time.sleep(0.01)
 
     def test_output_before_the_mark_does_not_hide_it(self):
         counted, said = self.count("gtest", "echo '[ RUN      ] A.One'; echo 'printed[       OK ] A.One (0 ms)'\n")

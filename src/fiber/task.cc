@@ -115,7 +115,7 @@ void finish_task(Worker* worker, Record* record) {
   RuntimeCore* runtime = worker->runtime;
   TaskState end = TaskState::kCompleted;
   if (record->has_entry()) unregister_task(record);
-  if (record->meter != nullptr) settle_meter(worker, record);
+  if (record->meter != 0) settle_meter(worker, record);
   if ((record->flags & (Record::kFlagFailed | Record::kFlagOverflow)) != 0) {
     end = TaskState::kFailed;
     worker->counters.failed.add(1);
@@ -126,7 +126,7 @@ void finish_task(Worker* worker, Record* record) {
   } else {
     worker->counters.completed.add(1);
   }
-  event(worker, Event::kComplete, record->id);
+  event(worker, Event::kComplete, record->id, static_cast<std::uint32_t>(end));
   if ((record->flags & Record::kFlagDetached) != 0) {
     record->act(record, Action::kDropResult);
     free_record(worker, record);
@@ -172,7 +172,7 @@ namespace {
 
 constexpr std::uintptr_t kOutsideTag = 4;  // The waiter is a thread: an OutsideWaiter*.
 
-struct OutsideWaiter {
+struct alignas(8) OutsideWaiter {  // Aligned so that the tag's bit is free.
   sync::Futex done{0};
 };
 
@@ -206,6 +206,7 @@ void withdraw_join(Record* record, Fiber* fiber) {
 
 bool join_outside(Record* record, const std::chrono::nanoseconds* timeout) {
   OutsideWaiter waiter;
+  static_assert(alignof(OutsideWaiter) > kOutsideTag);
   const std::uintptr_t word = reinterpret_cast<std::uintptr_t>(&waiter) | kOutsideTag;
   std::uintptr_t expected = kJoinNone;
   if (!record->join.compare_exchange_strong(expected, word, std::memory_order_acq_rel)) return true;
@@ -296,6 +297,9 @@ void cancel_task(Record* record, CancelReason reason) {
   const auto mark = static_cast<std::uint8_t>(static_cast<std::uint8_t>(reason) | Record::kCancelBusy);
   if (!record->cancel.compare_exchange_strong(none, mark, std::memory_order_seq_cst)) return;
   heavy_fence();  // Partner: the light_fence() before a task's end looks at `cancel`.
+  if (Worker* worker = current_worker(); worker != nullptr) {
+    event(worker, Event::kCancel, record->id, static_cast<std::uint32_t>(reason));
+  }
   // Not terminal now: the task cannot leave its nursery before the mark is gone, so the nursery is alive.
   if (!is_terminal(record->state.load(std::memory_order_acquire))) cancel_from_handle(record);
   record->cancel.fetch_and(static_cast<std::uint8_t>(~Record::kCancelBusy), std::memory_order_release);

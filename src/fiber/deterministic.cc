@@ -2,14 +2,15 @@
 //
 // A step is: a virtual worker, drawn at random, does what a worker does next: its own deque, the shared queues, a
 // steal. Time is virtual: it stands still while anything can run, and jumps to the next timer when nothing can. When
-// there is no timer either, nothing can ever run again: everything that waits is reported, then cancelled, and run()
-// throws.
+// there is no timer either, and nobody waits for a descriptor, nothing can ever run again: everything that waits is
+// reported, then cancelled, and run() throws. Descriptors are looked at when nothing can run, and every 64th step.
 #include <algorithm>
 #include <mutex>
 #include <span>
 #include <sstream>
 
 #include "base/hash.h"
+#include "fiber/reactor.h"
 #include "fiber/runtime_core.h"
 #include "rota/fiber/error.h"
 #include "rota/fiber/nursery.h"
@@ -107,6 +108,8 @@ Item next_deterministic(Worker* worker) {
       become(runtime, worker, 0);
       return 0;
     }
+    Reactor& reactor = *runtime.reactor;
+    if ((++runtime.workers[0]->tick & 63) == 0 && reactor.active()) reactor.poll(0);
     const auto first = static_cast<std::uint32_t>(runtime.order.below(runtime.worker_count));
     for (std::uint32_t i = 0; i < runtime.worker_count; ++i) {
       const std::uint32_t index = (first + i) % runtime.worker_count;
@@ -114,10 +117,18 @@ Item next_deterministic(Worker* worker) {
       worker = runtime.workers[index].get();
       if (const Item item = step(runtime, worker); item != 0) return item;
     }
+    if (reactor.active() && reactor.poll(0) > 0) continue;
     if (const Nanoseconds next = runtime.timers.next(); next != kNever) {
       runtime.virtual_now = std::max(runtime.virtual_now, next);
       note_event(worker, Event::kTimer, 0);
       runtime.timers.fire_due(runtime.virtual_now);
+      continue;
+    }
+    if (reactor.active()) {
+      // Only the outside can go on: a descriptor, or a thread that wakes a task.
+      constexpr Nanoseconds kLookNs = 10'000'000;
+      while (reactor.poll(kLookNs) == 0 && runtime.injected.load(std::memory_order_acquire) == nullptr) {
+      }
       continue;
     }
     ROTA_ASSERT(runtime.deadlock.empty(), "a deadlock that cancellation does not end: ", runtime.deadlock);

@@ -4,42 +4,73 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
 
+#include "fiber/io_slot.h"
+#include "fiber/runtime_core.h"
 #include "rota/assert.h"
 
 namespace rota::fiber::detail {
 
-Reactor::Reactor() : epoll_(epoll_create1(EPOLL_CLOEXEC)), bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+namespace {
+
+// Events taken at a time. It is on the stack of whoever polls, which may be a task's; the rest is there next time.
+constexpr int kBatch = 32;
+constexpr std::uint64_t kBell = ~std::uint64_t{0};  // No slot: kMaxSlots is below 2^32.
+
+}  // namespace
+
+Reactor::Reactor(RuntimeCore* runtime)
+    : runtime_(runtime), epoll_(epoll_create1(EPOLL_CLOEXEC)), bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   ROTA_ASSERT(epoll_ >= 0 && bell_ >= 0, "no descriptors for epoll and its bell: errno=", errno);
   epoll_event event{};
-  event.events = EPOLLIN | EPOLLET;
-  event.data.ptr = nullptr;
-  epoll_ctl(epoll_, EPOLL_CTL_ADD, bell_, &event);
+  event.events = EPOLLIN;
+  event.data.u64 = kBell;
+  const int added = epoll_ctl(epoll_, EPOLL_CTL_ADD, bell_, &event);
+  ROTA_ASSERT(added == 0, "epoll does not take its bell: errno=", errno);
 }
 
 Reactor::~Reactor() {
+  forget_reactor(this);
   close(bell_);
   close(epoll_);
 }
 
-std::uint32_t Reactor::poll(Nanoseconds timeout_ns) {
-  std::array<epoll_event, 64> events;
-  timespec time{};
-  timespec* timeout = nullptr;
-  if (timeout_ns != kNever) {
-    time.tv_sec = timeout_ns / 1'000'000'000;
-    time.tv_nsec = timeout_ns % 1'000'000'000;
-    timeout = &time;
+int Reactor::wait(void* events, Nanoseconds timeout_ns) {
+  auto* out = static_cast<epoll_event*>(events);
+  if (timeout_ns == 0) return epoll_wait(epoll_, out, kBatch, 0);
+  if (timeout_ns == kNever) return epoll_wait(epoll_, out, kBatch, -1);
+  if (nanoseconds_) {
+    const timespec timeout{timeout_ns / 1'000'000'000, timeout_ns % 1'000'000'000};
+    const int count = epoll_pwait2(epoll_, out, kBatch, &timeout, nullptr);
+    if (count >= 0 || (errno != ENOSYS && errno != EPERM)) return count;
+    nanoseconds_ = false;  // Linux before 5.11, or a filter that does not know it. Only the poller comes here.
   }
-  const int count = epoll_pwait2(epoll_, events.data(), static_cast<int>(events.size()), timeout, nullptr);
+  const Nanoseconds ms = (timeout_ns + 999'999) / 1'000'000;
+  return epoll_wait(epoll_, out, kBatch, static_cast<int>(std::min<Nanoseconds>(ms, 3'600'000)));
+}
+
+std::uint32_t Reactor::poll(Nanoseconds timeout_ns) {
+  const bool blocks = timeout_ns > 0;
+  // acquire and release below: only one thread at a time, for its speed's sake, not for safety.
+  if (!blocks && looking_.exchange(true, std::memory_order_acquire)) return 0;
+  epoll_event events[kBatch];
+  const int count = wait(events, blocks ? timeout_ns : 0);
+  if (!blocks) looking_.store(false, std::memory_order_release);
   std::uint32_t woken = 0;
-  for (int i = 0; i < count; ++i) {
-    if (events[static_cast<std::size_t>(i)].data.ptr == nullptr) {
+  for (int i = 0; i < count; ++i) {  // -1 is EINTR: nothing.
+    const std::uint64_t what = events[i].data.u64;
+    if (what == kBell) {
       std::uint64_t rings = 0;
-      [[maybe_unused]] const auto drained = read(bell_, &rings, sizeof rings);
+      if (blocks) [[maybe_unused]]
+        const auto drained = read(bell_, &rings, sizeof rings);
+      continue;
     }
+    const std::uint32_t flags = events[i].events;
+    const bool failed = (flags & (EPOLLERR | EPOLLHUP)) != 0;
+    woken += wake_waiters(runtime_, slot_at(static_cast<std::uint32_t>(what)), static_cast<std::uint32_t>(what >> 32),
+                          failed || (flags & (EPOLLIN | EPOLLRDHUP)) != 0, failed || (flags & EPOLLOUT) != 0);
   }
   return woken;
 }
@@ -47,6 +78,35 @@ std::uint32_t Reactor::poll(Nanoseconds timeout_ns) {
 void Reactor::ring() {
   const std::uint64_t one = 1;
   [[maybe_unused]] const auto written = write(bell_, &one, sizeof one);  // Full means rung already.
+}
+
+void Reactor::begin_wait() {
+  waiters_.fetch_add(1, std::memory_order_seq_cst);
+  if (runtime_->deterministic || runtime_->poller.load(std::memory_order_seq_cst) >= 0) return;
+  // Nobody sits in epoll. A searcher will look; with none, and a sleeper, the sleeper must, because this worker may be
+  // about to run something long.
+  const std::uint64_t idle = runtime_->lot.word().load(std::memory_order_seq_cst);
+  if (ParkingLot::sleepers(idle) > 0 && ParkingLot::searchers(idle) == 0) runtime_->wake_one();
+}
+
+int Reactor::watch(IoSlot* slot) {
+  if (slot->reactor == this) return 0;
+  if (slot->reactor != nullptr) {  // Of another runtime. It may move when nobody waits for it there.
+    if (slot->waiting[0].first != nullptr || slot->waiting[1].first != nullptr) return EBUSY;
+    slot->reactor->unwatch(slot);
+  }
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+  event.data.u64 = static_cast<std::uint64_t>(slot->generation()) << 32 | slot->index;
+  if (epoll_ctl(epoll_, EPOLL_CTL_ADD, slot->fd, &event) != 0) return errno;
+  slot->reactor = this;
+  return 0;
+}
+
+void Reactor::unwatch(IoSlot* slot) {
+  epoll_event unused{};  // Kernels before 2.6.9 want one.
+  epoll_ctl(epoll_, EPOLL_CTL_DEL, slot->fd, &unused);
+  slot->reactor = nullptr;
 }
 
 }  // namespace rota::fiber::detail

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "fiber/blocking_pool.h"
 #include "fiber/overflow.h"
 #include "fiber/reactor.h"
 #include "fiber/runtime_core.h"
@@ -78,7 +79,8 @@ RuntimeCore::RuntimeCore(const Config& checked)
       worker_count(static_cast<std::uint32_t>(checked.worker_count)),
       stacks(checked.stack_bytes, checked.guard_stacks),
       lot(worker_count),
-      reactor(std::make_unique<Reactor>()),
+      reactor(std::make_unique<Reactor>(this)),
+      helpers(std::make_unique<BlockingPool>(checked.blocking_threads)),
       deterministic(checked.deterministic_seed.has_value()),
       order(checked.deterministic_seed.value_or(0)) {
   init_process();
@@ -201,6 +203,9 @@ Result<Config> Config::checked() const {
   }
   if (c.global_queue_size < 1 || c.global_queue_size > (1U << 24)) {
     return bad("global_queue_size", c.global_queue_size, "1 to 16777216");
+  }
+  if (c.blocking_threads < 1 || c.blocking_threads > 4096) {
+    return bad("blocking_threads", c.blocking_threads, "1 to 4096");
   }
   if (c.spin_count > 1'000'000) return bad("spin_count", c.spin_count, "0 to 1000000");
   if (c.stack_bytes < 8192 || c.stack_bytes > (std::size_t{1} << 30)) {

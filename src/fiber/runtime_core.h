@@ -22,6 +22,7 @@ namespace rota::fiber::detail {
 
 struct TokenState;
 class Reactor;
+class BlockingPool;
 class Trace;
 
 // An entry of a nursery's registry: a task that has blocked at least once, or asked for its token. It stays until the
@@ -68,6 +69,7 @@ struct RuntimeCore {
   ParkingLot lot;
   Timers timers;
   std::unique_ptr<Reactor> reactor;
+  std::unique_ptr<BlockingPool> helpers;  // Goes before what its threads use when they wake a task.
   sync::Atomic<std::uint32_t> cancel_epoch{1};
   sync::Atomic<bool> stopping{false};
   sync::Atomic<std::uint64_t> worker_panics{0};

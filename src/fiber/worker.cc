@@ -223,6 +223,8 @@ Item search(Worker* worker) {
     sleep_until_chosen(worker);
     worker->counters.parks.add(1);
     worker->counters.park_ns.add(static_cast<std::uint64_t>(runtime->now() - asleep));
+    // What a timer or a descriptor woke is in this worker's own deque.
+    if (Item item = pop_item(worker); item != 0) return found(item);
   }
 }
 
@@ -342,7 +344,9 @@ void fiber_main() {
 
 // Leaves the current stack, which is parked or queued by Worker::after, for whatever is to run next.
 void give_way(Worker* worker, Fiber* self) {
-  if ((worker->hooks & kHookDeterministic) == 0 && worker->handoff == 0 && (++worker->tick & kFairness) != 0) {
+  // Not when the next step is the one that looks at the descriptors and the shared queues: that is the loop's.
+  if ((worker->hooks & kHookDeterministic) == 0 && worker->handoff == 0 && ((worker->tick + 1) & kFairness) != 0) {
+    ++worker->tick;
     if (const Item newest = worker->deque.peek(); is_fiber(newest)) {
       const Item item = pop_item(worker);
       if (is_fiber(item)) {

@@ -37,6 +37,8 @@ struct Config {
   std::uint32_t yield_interval = 0;  // 0: the profile's (service 1024, cluster 512). Required for sovereign.
   std::uint64_t seed = 0x526f7461;   // Of victim choice and select; not of order.
   bool guard_stacks = true;          // False: only a canary tells of an overflow.
+  // Helper threads of blocking(), at most. 1 to 4096.
+  std::size_t blocking_threads = 64;
 
   // The same with defaults filled in, or a sentence that says what is wrong.
   [[nodiscard]] Result<Config> checked() const;

@@ -5,43 +5,24 @@
 // Thread safety: all of it is for sharing, except MutexLock, which belongs to one thread.
 #pragma once
 
+#include "base/thread_annotations.h"
 #include "rota/detail/sync.h"
-
-#if defined(__clang__)
-#define ROTA_THREAD_ANNOTATION(x) __attribute__((x))
-#else
-#define ROTA_THREAD_ANNOTATION(x)
-#endif
-#define ROTA_CAPABILITY(x) ROTA_THREAD_ANNOTATION(capability(x))
-#define ROTA_SCOPED_CAPABILITY ROTA_THREAD_ANNOTATION(scoped_lockable)
-#define ROTA_GUARDED_BY(x) ROTA_THREAD_ANNOTATION(guarded_by(x))
-#define ROTA_PT_GUARDED_BY(x) ROTA_THREAD_ANNOTATION(pt_guarded_by(x))
-#define ROTA_REQUIRES(...) ROTA_THREAD_ANNOTATION(requires_capability(__VA_ARGS__))
-#define ROTA_ACQUIRE(...) ROTA_THREAD_ANNOTATION(acquire_capability(__VA_ARGS__))
-#define ROTA_RELEASE(...) ROTA_THREAD_ANNOTATION(release_capability(__VA_ARGS__))
-#define ROTA_TRY_ACQUIRE(...) ROTA_THREAD_ANNOTATION(try_acquire_capability(__VA_ARGS__))
-#define ROTA_EXCLUDES(...) ROTA_THREAD_ANNOTATION(locks_excluded(__VA_ARGS__))
-#define ROTA_ASSERT_CAPABILITY(x) ROTA_THREAD_ANNOTATION(assert_capability(x))
-#define ROTA_RETURN_CAPABILITY(x) ROTA_THREAD_ANNOTATION(lock_returned(x))
-#define ROTA_NO_THREAD_SAFETY_ANALYSIS ROTA_THREAD_ANNOTATION(no_thread_safety_analysis)
 
 #if defined(ROTA_INTERLEAVE) && ROTA_INTERLEAVE
 #include "interleave/sync_types.h"
-namespace rota::sync::detail {
-using RawMutex = interleave::Mutex;
-using RawCondVar = interleave::CondVar;
-using RawThread = interleave::Thread;
-}  // namespace rota::sync::detail
+
+namespace rota::sync {
+using interleave::CondVar;
+using interleave::Mutex;
+using interleave::MutexLock;
+using interleave::Thread;
+}  // namespace rota::sync
+
 #else
+
 #include <condition_variable>
 #include <mutex>
 #include <thread>
-namespace rota::sync::detail {
-using RawMutex = std::mutex;
-using RawCondVar = std::condition_variable_any;
-using RawThread = std::thread;
-}  // namespace rota::sync::detail
-#endif
 
 namespace rota::sync {
 
@@ -57,7 +38,7 @@ class ROTA_CAPABILITY("mutex") Mutex {
 
  private:
   friend class CondVar;
-  detail::RawMutex raw_;
+  std::mutex raw_;
 };
 
 // Holds a Mutex for a scope.
@@ -79,10 +60,17 @@ class CondVar {
   CondVar& operator=(const CondVar&) = delete;
 
   // Releases `mutex`, sleeps until notified (or spuriously), and holds it again on return.
-  void wait(Mutex& mutex) ROTA_REQUIRES(mutex) { raw_.wait(mutex.raw_); }
+  void wait(Mutex& mutex) ROTA_REQUIRES(mutex) {
+    std::unique_lock<std::mutex> lock(mutex.raw_, std::adopt_lock);
+    raw_.wait(lock);
+    lock.release();
+  }
   // The same with a limit; false only when the time ran out.
   bool wait_for(Mutex& mutex, std::chrono::nanoseconds timeout) ROTA_REQUIRES(mutex) {
-    return raw_.wait_for(mutex.raw_, timeout) == std::cv_status::no_timeout;
+    std::unique_lock<std::mutex> lock(mutex.raw_, std::adopt_lock);
+    const std::cv_status status = raw_.wait_for(lock, timeout);
+    lock.release();
+    return status == std::cv_status::no_timeout;
   }
   template <class Predicate>
   void wait(Mutex& mutex, Predicate done) ROTA_REQUIRES(mutex) {
@@ -92,7 +80,7 @@ class CondVar {
   void notify_all() { raw_.notify_all(); }
 
  private:
-  detail::RawCondVar raw_;
+  std::condition_variable raw_;
 };
 
 // Joins when destroyed, so that no thread outlives what it uses.
@@ -115,7 +103,9 @@ class Thread {
   }
 
  private:
-  detail::RawThread raw_;
+  std::thread raw_;
 };
 
 }  // namespace rota::sync
+
+#endif  // ROTA_INTERLEAVE

@@ -69,7 +69,6 @@ void Engine::queue_operation(ObjectId id) {
   model_.add_cause(running_, queue.cause);
   queue.cause.join(model_.cause(running_));
   queue.seen.join(model_.clock(running_));
-  note_write();
 }
 
 // Sleeps until woken; false when the time ran out.
@@ -87,6 +86,7 @@ bool Engine::sleep_in(ObjectId id, bool timed) {
   report_races(id, true);
   model_.tick(running_);
   queue_operation(id);
+  note_write();
   record_event(kNoObject, false, true, me.turn.node);
   std::vector<int>& waiters = objects_[id].waiters;
   waiters.erase(std::find(waiters.begin(), waiters.end(), running_));
@@ -107,9 +107,16 @@ int Engine::wake_from(ObjectId id, int count) {
     if (waiting > static_cast<std::uint32_t>(count - woken)) pick = choose(waiting, (std::uint64_t{1} << waiting) - 1);
     const int who = waiters[pick];
     waiters.erase(waiters.begin() + static_cast<std::ptrdiff_t>(pick));
+    // Had its time run out first, this would have missed it; no event of its own will tell.
+    if (thread(who).timed && thread(who).timeouts_left > 0) search_->report_race(self().turn.node, who);
     thread(who).status = Status::kReady;
     model_.add_cause(who, model_.cause(running_));
     ++woken;
+  }
+  if (woken == 0) {
+    note_read(id, objects_[id].operations, Value{});  // For a loop that tries again: nothing happened.
+  } else {
+    note_write();
   }
   return woken;
 }
@@ -123,17 +130,21 @@ bool Engine::wait_on_value(const void* address, Value expected, bool timed, Wher
   check_access(id, where);
   const LocationId location = objects_[id].location;
   const Choice choice = choose_outcome();
-  report_races(queue, true);
+  report_races(queue, true, &model_.at(location, choice.position).cause);
   const StoreId source = model_.commit_load(running_, location, choice.position, std::memory_order_relaxed);
   const Value value = model_.store(source).value;
   const bool spurious = !choice.success && value == expected;
   if (spurious) --self().spurious_left;
   objects_[id].accesses.push_back(static_cast<std::uint32_t>(events_.size()));
   queue_operation(queue);
+  note_read(id, source, value);
+  if (choice.success) note_write();
   record_event(kNoObject, false, true, self().turn.node);
   if (TraceEntry* const line = trace(timed ? "futex wait timed" : "futex wait", id, where)) {
     line->detail = "= " + format_value(value, objects_[id].bytes) +
-                   (choice.success ? ": sleeps" : spurious ? ": returns for no reason" : ": returns");
+                   (choice.success ? ": sleeps"
+                    : spurious     ? ": returns for no reason"
+                                   : ": returns");
     line->read = source;
     line->queue_id = queue;
     line->stale = choice.position + 1 < model_.store_count(location);
@@ -208,6 +219,7 @@ bool Engine::wait_on_condition(const void* condition, const void* mutex, bool ti
   report_races(queue, true);
   model_.tick(running_);
   queue_operation(queue);
+  note_write();
   record_event(kNoObject, false, true, self().turn.node);
   if (TraceEntry* const line = trace(timed ? "condition wait timed" : "condition wait", id, where)) {
     line->detail = spurious ? "returns for no reason" : "sleeps";

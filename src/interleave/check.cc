@@ -52,9 +52,7 @@ bool wanted_replay(const Options& options, std::string& path) {
   return !path.empty();
 }
 
-std::string count_of(std::uint64_t n, const char* what) {
-  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
-}
+std::string count_of(std::uint64_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); }
 
 std::string summary(const Options& options, const Result& result, bool spin_cut, bool candidates_cut) {
   std::string text = count_of(result.executions, "execution");
@@ -62,7 +60,8 @@ std::string summary(const Options& options, const Result& result, bool spin_cut,
   text += ", at most " + count_of(result.longest_steps, "operation");
   if (result.exhaustive) {
     text += ", exhaustive";
-    if (options.preemption_bound >= 0) text += " within " + count_of(static_cast<std::uint64_t>(options.preemption_bound), "preemption");
+    if (options.preemption_bound >= 0)
+      text += " within " + count_of(static_cast<std::uint64_t>(options.preemption_bound), "preemption");
   } else if (options.mode == Mode::kExhaustive) {
     text += ", NOT exhaustive";
     if (spin_cut) text += " (a bounded spin loop ran out; raise free_spins)";
@@ -79,8 +78,8 @@ std::string summary(const Options& options, const Result& result, bool spin_cut,
 std::string tell_failure(const Options& options, const Result& result, const Engine::Outcome& outcome,
                          const Engine::Outcome& again, const Trace& trace, const std::string& which) {
   std::string text = "interleave \"" + options.name + "\" FAILED (" + name_of(outcome.failure) + ") in execution " +
-                     std::to_string(result.executions) + (which.empty() ? "" : ", " + which) + "\n" +
-                     outcome.message + "\n";
+                     std::to_string(result.executions) + (which.empty() ? "" : ", " + which) + "\n" + outcome.message +
+                     "\n";
   if (again.message != outcome.message) {
     text += "The replay did NOT end the same way (\"" + again.message +
             "\"): the body depends on something else than the checker's answers.\n";
@@ -130,8 +129,7 @@ Result check(const Options& options, const std::function<void(Execution&)>& body
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   result.ok = outcome.failure == Failure::kNone;
   result.failure = outcome.failure;
-  result.exhaustive =
-      finished && options.mode == Mode::kExhaustive && replay.empty() && !spin_cut && !candidates_cut;
+  result.exhaustive = finished && options.mode == Mode::kExhaustive && replay.empty() && !spin_cut && !candidates_cut;
   if (result.ok) {
     result.report = "interleave \"" + options.name + "\" ok: " + summary(options, result, spin_cut, candidates_cut);
     return result;

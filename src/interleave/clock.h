@@ -11,7 +11,7 @@
 
 namespace rota::interleave {
 
-inline constexpr int kMaxThreads = 8;    // The body itself is thread 0.
+inline constexpr int kMaxThreads = 8;     // The body itself is thread 0.
 inline constexpr int kMaxScEvents = 256;  // seq_cst operations and fences in one execution.
 
 using Epoch = std::uint32_t;

@@ -84,7 +84,8 @@ int Engine::start(ThreadEntry entry, void* argument) {
   fresh.same_rounds = 0;
   fresh.voluntary = false;
   fresh.newest_only = false;
-  fresh.released = false;
+  fresh.probing = 0;
+  fresh.held = false;
   fresh.stack->prepare(&Engine::thread_main, this);
   return id;
 }
@@ -230,7 +231,7 @@ void Engine::dispatch() {
         if (++idle_rounds_ > kMaxIdleRounds) {
           fail(Failure::kLivelock, "all threads that are left spin, and nothing can change any more");
         }
-        thread(spinner).released = true;
+        thread(spinner).held = true;
         thread(spinner).status = Status::kReady;
         continue;
       }
@@ -282,29 +283,50 @@ void Engine::report_stuck() {
 // --- choosing and recording
 
 std::uint32_t Engine::choose(std::uint32_t count, std::uint64_t allowed) {
-  if (count == 1 || self().newest_only) return 0;
-  const std::uint32_t pick = search_->choose_outcome(count, allowed);
+  if (count == 1) return 0;
+  const bool forced = (self().newest_only || self().probing > 0) && !search_->replays();
+  const std::uint32_t pick = forced ? forced_choice() : search_->choose_outcome(count, allowed);
   path_.push_back(static_cast<std::uint8_t>(pick));
   return pick;
 }
 
-// The rest of an execution that repeats another is run with the plainest choices; races in it are reported by the
-// other one, but asking for them once more does no harm.
-void Engine::report_races(ObjectId object, bool wrote) {
+// In a spin loop that repeats itself: the newest value, to come to an end, or (probing) the one of the last round.
+std::uint32_t Engine::forced_choice() const {
+  const Thread& me = threads_[static_cast<std::size_t>(running_)];
+  if (me.probing == 0 || me.operation.object == kNoObject) return 0;
+  const LocationId location = objects_[me.operation.object].location;
+  for (const SpinRead& read : me.last_round) {
+    if (read.object != me.operation.object) continue;
+    for (std::size_t i = 0; i < choices_.size() && i < 64; ++i) {
+      if (model_.at(location, choices_[i].position).value == read.value) return static_cast<std::uint32_t>(i);
+    }
+  }
+  return 0;
+}
+
+// Whose step, after the event, begins the way to an operation of the running thread that has these causes?
+int Engine::first_step_after(std::size_t event, const Clock& cause) const {
+  for (std::size_t i = event + 1; i < events_.size(); ++i) {
+    if (cause.covers(events_[i].thread, events_[i].epoch)) return events_[i].thread;
+  }
+  return running_;
+}
+
+// The operation of the running thread, which is about to be committed, might have come before earlier ones that read
+// the same object: tell the search. `source_cause`: the causes of the store that this operation itself reads, if any.
+// To come first with the same value it needs those too (unless they include the earlier event); to come first with
+// some other value, only what led its thread here. Both are asked for.
+void Engine::report_races(ObjectId object, bool wrote, const Clock* source_cause) {
   const Clock& cause = model_.cause(running_);
   for (const std::uint32_t index : objects_[object].accesses) {
     const Event& earlier = events_[index];
     if (earlier.node < 0 || earlier.thread == running_ || cause.covers(earlier.thread, earlier.epoch)) continue;
     if (!wrote && !earlier.modified) continue;
-    // Whose step begins the way to this operation, if it is to come before the earlier one?
-    int first = running_;
-    for (std::size_t i = index + 1; i < events_.size(); ++i) {
-      if (cause.covers(events_[i].thread, events_[i].epoch)) {
-        first = events_[i].thread;
-        break;
-      }
-    }
-    search_->report_race(earlier.node, first);
+    search_->report_race(earlier.node, first_step_after(index, cause));
+    if (source_cause == nullptr || source_cause->covers(earlier.thread, earlier.epoch)) continue;
+    Clock all = cause;
+    all.join(*source_cause);
+    search_->report_race(earlier.node, first_step_after(index, all));
   }
 }
 
@@ -318,15 +340,15 @@ void Engine::note_write() {
   Thread& me = self();
   idle_rounds_ = 0;
   me.wrote_in_round = true;
+  if (me.held) outcome_.spin_cut = true;
+  me.held = false;
   me.newest_only = false;
-  if (me.released) outcome_.spin_cut = true;
-  me.released = false;
+  me.probing = 0;
 }
 
-void Engine::note_read(ObjectId object, StoreId store) {
+void Engine::note_read(ObjectId object, std::uint32_t version, Value value) {
   Thread& me = self();
-  const Value value = model_.store(store).value;
-  if (me.released) {
+  if (me.held) {
     bool known = false;
     bool same = false;
     for (const SpinRead& read : me.last_round) {
@@ -334,25 +356,39 @@ void Engine::note_read(ObjectId object, StoreId store) {
       same |= read.object == object && read.value == value;
     }
     if (!known) outcome_.spin_cut = true;
-    if (!same) me.released = false;
+    if (!same) {
+      me.held = false;
+      me.newest_only = false;
+      me.probing = 0;
+    }
   }
-  me.round.push_back({object, value, store});
+  me.round.push_back({object, value, version});
 }
 
-// Has another thread stored anything after what this one read in its last round?
+// Has another thread stored anything after what this one read in its last round, or gone to sleep where it woke none?
 bool Engine::has_news(const Thread& t) const {
   const int id = static_cast<int>(&t - threads_.data());
   for (const SpinRead& read : t.last_round) {
+    if (objects_[read.object].kind == ObjectKind::kQueue) {
+      if (objects_[read.object].operations > read.version) return true;
+      continue;
+    }
     const LocationId location = objects_[read.object].location;
-    for (std::uint32_t p = model_.store(read.store).position + 1; p < model_.store_count(location); ++p) {
+    for (std::uint32_t p = model_.store(read.version).position + 1; p < model_.store_count(location); ++p) {
       if (model_.at(location, p).thread != id) return true;
     }
   }
   return false;
 }
 
-// A spin loop. The rounds of a loop that read the same values and write nothing are one as good as many, so a thread
-// may repeat a round only options.free_spins times; then it is held until it can see something new.
+// A spin loop. Rounds that read the same values and write nothing may as well not have happened, so a thread may
+// repeat a round only options.free_spins times. Then, if there is something new that it could have read, the execution
+// is the same as one without the repetition, and redundant; if not, the thread is held until there is.
+//
+// That is right for a loop that goes on until it sees something else. One that gives up after some rounds does more
+// than repeat itself; it has to be given its rounds (free_spins), and we must not claim to have tried everything if
+// it was not. So a held thread that leaves its loop without having seen anything new sets spin_cut, and a redundant
+// execution is used, once for each loop, to probe whether more repetitions end it.
 void Engine::pause(Where where) {
   step();
   trace("pause", kNoObject, where);
@@ -369,12 +405,13 @@ void Engine::pause(Where where) {
   me.voluntary = true;
   if (wrote || me.last_round.empty()) return;
   const bool news = has_news(me);
+  const std::pair<std::string, int> place(where.file, where.line);
+  if (me.probing > 0 && --me.probing == 0) endless_loops_.insert(place);
   if (me.same_rounds > options_->free_spins && news) {
-    // It could have read something newer and did not, again: that execution is the one without this round.
     search_->mark_redundant();
-    me.newest_only = true;
-  } else {
-    me.newest_only = false;
+    if (me.probing == 0 && !endless_loops_.contains(place)) me.probing = kMaxIdleRounds;
+    me.newest_only = me.probing == 0;
+    me.held = true;
   }
   if (me.same_rounds >= options_->free_spins && !news && live_threads_ > 1) {
     me.status = Status::kPaused;

@@ -13,7 +13,9 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "interleave/interleave.h"
@@ -42,7 +44,7 @@ class Engine final : private OutcomeOracle {
     Failure failure = Failure::kNone;
     std::string message;
     std::uint32_t steps = 0;
-    bool spin_cut = false;        // A bounded spin loop ended by itself after it had been held back.
+    bool spin_cut = false;        // A bounded spin loop was not explored in all its rounds.
     bool candidates_cut = false;  // More than 64 outcomes somewhere.
   };
   Outcome run(const Options& options, Search& search, const std::function<void(Execution&)>& body, Trace* trace);
@@ -83,7 +85,7 @@ class Engine final : private OutcomeOracle {
  private:
   enum class Status : std::uint8_t {
     kUnused,
-    kReady,    // Can run on up to its next operation.
+    kReady,  // Can run on up to its next operation.
     kRunning,
     kPending,  // At an operation that needs a turn.
     kWaiting,  // In a queue of waiters.
@@ -112,7 +114,7 @@ class Engine final : private OutcomeOracle {
   struct SpinRead {
     ObjectId object;
     Value value;
-    StoreId store;
+    std::uint32_t version;  // The store read; for a queue, how many operations it had seen.
   };
   struct Thread {
     std::unique_ptr<Stack> stack;
@@ -135,7 +137,8 @@ class Engine final : private OutcomeOracle {
     int same_rounds = 0;
     bool voluntary = false;
     bool newest_only = false;  // It has been reading the same old values long enough.
-    bool released = false;     // It was let go on although it had seen nothing new.
+    int probing = 0;           // Rounds for which it is to go on reading them, to see whether its loop ends by itself.
+    bool held = false;         // It was kept from, or made to, repeat rounds: its loop must not end by itself.
   };
   struct Event {
     int thread;
@@ -168,6 +171,7 @@ class Engine final : private OutcomeOracle {
 
   // Choosing and recording.
   std::uint32_t choose(std::uint32_t count, std::uint64_t allowed);
+  std::uint32_t forced_choice() const;
   // All outcomes that the operation at which `id` stands has now, into choices_.
   void collect_choices(int id);
   bool is_fresh(const Operation& operation, const Choice& choice, const Progress& since) const;
@@ -175,8 +179,9 @@ class Engine final : private OutcomeOracle {
   // Picks an outcome of the running thread's operation: the first choice of a turn.
   Choice choose_outcome();
   void record_event(ObjectId object, bool reads, bool modified, int node);
-  void report_races(ObjectId object, bool wrote);
-  void note_read(ObjectId object, StoreId store);
+  void report_races(ObjectId object, bool wrote, const Clock* source_cause = nullptr);
+  int first_step_after(std::size_t event, const Clock& cause) const;
+  void note_read(ObjectId object, std::uint32_t version, Value value);
   void note_write();
   bool has_news(const Thread& thread) const;
   void make_room_for_sc(std::memory_order order);
@@ -211,6 +216,7 @@ class Engine final : private OutcomeOracle {
   std::vector<std::uint32_t> more_positions_;
   std::vector<Choice> choices_;
   int idle_rounds_ = 0;
+  std::set<std::pair<std::string, int>> endless_loops_;  // Where cpu_pause() is called in a loop found to be endless.
 };
 
 }  // namespace rota::interleave

@@ -116,7 +116,7 @@ Result check(const Options& options, const std::function<void(Execution&)>& body
 
 }  // namespace rota::interleave
 
-#define ROTA_INTERLEAVE_ASSERT(condition)                                                  \
-  do {                                                                                     \
+#define ROTA_INTERLEAVE_ASSERT(condition)                                                 \
+  do {                                                                                    \
     if (!(condition)) ::rota::interleave::fail_assertion(#condition, __FILE__, __LINE__); \
   } while (false)

@@ -200,8 +200,7 @@ ScSet MemoryModel::targets(const Location& location, Rank rank) const {
 
 // Adding "every source before every target" makes a cycle iff some target already precedes some source. A cycle
 // through several of the new pairs contains such a target too, so one look is enough.
-bool MemoryModel::sc_allows(int thread, const Location& location, Rank rank, bool seq_cst,
-                            const Clock* learned) const {
+bool MemoryModel::sc_allows(int thread, const Location& location, Rank rank, bool seq_cst, const Clock* learned) const {
   if (sc_count_ == 0 || rank.after_from == location.order.size()) return true;
   if (!seq_cst && fences_.empty()) return true;
   const ScSet later = targets(location, rank);

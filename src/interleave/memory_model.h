@@ -84,8 +84,7 @@ constexpr bool is_acquire(std::memory_order order) {
          order == std::memory_order_seq_cst || order == std::memory_order_consume;
 }
 constexpr bool is_release(std::memory_order order) {
-  return order == std::memory_order_release || order == std::memory_order_acq_rel ||
-         order == std::memory_order_seq_cst;
+  return order == std::memory_order_release || order == std::memory_order_acq_rel || order == std::memory_order_seq_cst;
 }
 constexpr bool is_seq_cst(std::memory_order order) { return order == std::memory_order_seq_cst; }
 
@@ -130,8 +129,7 @@ class MemoryModel {
   void modifiable(int thread, LocationId location, std::memory_order order,
                   std::vector<std::uint32_t>& positions) const;
   // At which positions may a store go?
-  void placeable(int thread, LocationId location, std::memory_order order,
-                 std::vector<std::uint32_t>& positions) const;
+  void placeable(int thread, LocationId location, std::memory_order order, std::vector<std::uint32_t>& positions) const;
 
   // --- commits, of one of the answers. The new epoch is clock(thread)[thread] afterwards.
   StoreId commit_load(int thread, LocationId location, std::uint32_t position, std::memory_order order);

@@ -31,8 +31,8 @@ struct Object {
   std::uint16_t ordinal = 0;  // Among its kind, for its name in traces.
   const void* address = nullptr;
   const char* name = nullptr;
-  LocationId location = 0;  // Atomics and mutexes (0 free, 1 held).
-  ObjectId queue = kNoObject;  // Its queue of waiters, if it ever had one; for a queue: whose it is.
+  LocationId location = 0;              // Atomics and mutexes (0 free, 1 held).
+  ObjectId queue = kNoObject;           // Its queue of waiters, if it ever had one; for a queue: whose it is.
   std::vector<std::uint32_t> accesses;  // Events that read it (for a queue: all its operations).
 
   int owner = -1;  // Mutex.

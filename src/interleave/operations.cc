@@ -40,8 +40,7 @@ void Engine::check_access(ObjectId id, Where where) {
   const bool has_location = object.kind == ObjectKind::kAtomic || object.kind == ObjectKind::kMutex;
   if (has_location && !model_.constructed_for(running_, object.location)) {
     fail(Failure::kDataRace, "uses " + objects_.name_of(id) +
-                                 " and nothing orders that after its construction by another thread" +
-                                 at_place(where));
+                                 " and nothing orders that after its construction by another thread" + at_place(where));
   }
 }
 
@@ -86,8 +85,7 @@ void Engine::destroy(ObjectKind kind, const void* address) {
 }
 
 void Engine::name(const void* address, const char* text) {
-  for (const ObjectKind kind :
-       {ObjectKind::kAtomic, ObjectKind::kPlain, ObjectKind::kMutex, ObjectKind::kCondition}) {
+  for (const ObjectKind kind : {ObjectKind::kAtomic, ObjectKind::kPlain, ObjectKind::kMutex, ObjectKind::kCondition}) {
     const ObjectId id = objects_.find(kind, address);
     if (id == kNoObject) continue;
     objects_[id].name = text;
@@ -223,8 +221,8 @@ Value Engine::load(const void* address, std::memory_order order, Where where) {
   const std::uint32_t position = choose_outcome().position;
   const StoreId source = model_.commit_load(running_, location, position, order);
   record_event(id, true, false, self().turn.node);
-  note_read(id, source);
   const Value value = model_.store(source).value;
+  note_read(id, source, value);
   if (TraceEntry* const entry = trace("load", id, where)) {
     entry->what = with_order("load", order);
     entry->detail = "= " + format_value(value, objects_[id].bytes);
@@ -265,8 +263,8 @@ void Engine::store(const void* address, Value value, std::memory_order order, Wh
   }
 }
 
-Value Engine::modify(const void* address, std::memory_order order, Modify apply, const void* context,
-                     const char* what, Where where) {
+Value Engine::modify(const void* address, std::memory_order order, Modify apply, const void* context, const char* what,
+                     Where where) {
   const ObjectId id = find(ObjectKind::kAtomic, address, where);
   take_turn({.kind = Kind::kModify, .object = id, .order = order}, where);
   check_access(id, where);
@@ -276,11 +274,11 @@ Value Engine::modify(const void* address, std::memory_order order, Modify apply,
   const StoreId source = model_.order_of(location)[position];
   const Value old_value = model_.store(source).value;
   const Value new_value = apply(old_value, context);
-  report_races(id, true);
+  report_races(id, true, &model_.store(source).cause);
   const auto event = static_cast<std::uint32_t>(trace_ != nullptr ? trace_->entries.size() : 0);
   const StoreId made = model_.commit_modify(running_, location, position, new_value, order, event);
   record_event(id, true, true, self().turn.node);
-  note_read(id, source);
+  note_read(id, source, old_value);
   if (!(new_value == old_value)) note_write();
   if (TraceEntry* const entry = trace(what, id, where)) {
     const std::size_t bytes = objects_[id].bytes;
@@ -319,7 +317,7 @@ bool Engine::exchange(Value& expected, Value desired, const char* what, Where wh
   const StoreId source = model_.order_of(location)[choice.position];
   const Value old_value = model_.store(source).value;
   if (!choice.success && old_value == expected) --self().spurious_left;
-  report_races(id, choice.success);
+  report_races(id, choice.success, &model_.store(source).cause);
   const auto event = static_cast<std::uint32_t>(trace_ != nullptr ? trace_->entries.size() : 0);
   StoreId made = kNoStore;
   if (choice.success) {
@@ -328,7 +326,7 @@ bool Engine::exchange(Value& expected, Value desired, const char* what, Where wh
     model_.commit_load(running_, location, choice.position, operation.failure);
   }
   record_event(id, true, choice.success, self().turn.node);
-  note_read(id, source);
+  note_read(id, source, old_value);
   if (choice.success && !(desired == old_value)) note_write();
   if (TraceEntry* const entry = trace(what, id, where)) {
     const std::size_t bytes = objects_[id].bytes;

@@ -337,8 +337,9 @@ Program random_program(Dice& dice, int max_operations) {
   Program program(static_cast<std::size_t>(2 + dice.below(3)));
   const int operations = std::max(static_cast<int>(program.size()), 3 + dice.below(max_operations - 2));
   for (int i = 0; i < operations; ++i) {
-    const std::size_t t = i < static_cast<int>(program.size()) ? static_cast<std::size_t>(i)
-                                                              : static_cast<std::size_t>(dice.below(static_cast<int>(program.size())));
+    const std::size_t t = i < static_cast<int>(program.size())
+                              ? static_cast<std::size_t>(i)
+                              : static_cast<std::size_t>(dice.below(static_cast<int>(program.size())));
     Op op{Kind::kLoad, dice.below(kLocations), kRelaxed, kRelaxed, 0};
     switch (dice.below(9)) {
       case 0:
@@ -447,8 +448,9 @@ TEST(Reference, BoundedAndRandomSearchGenerateNothingElse) {
     Dice dice(seed);
     const Program program = random_program(dice, 7);
     const Reference reference(program);
-    for (const Options& options : {Options{.preemption_bound = 1}, Options{.mode = Mode::kRandom, .max_executions = 100},
-                                   Options{.mode = Mode::kPct, .max_executions = 100}}) {
+    for (const Options& options :
+         {Options{.preemption_bound = 1}, Options{.mode = Mode::kRandom, .max_executions = 100},
+          Options{.mode = Mode::kPct, .max_executions = 100}}) {
       Result result;
       const Graphs explored = explore(program, options, result);
       ASSERT_TRUE(result.ok) << result.report;

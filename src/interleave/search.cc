@@ -105,12 +105,12 @@ class ExhaustiveSearch final : public Search {
  private:
   struct Node {
     bool is_outcome = false;
-    std::uint32_t chosen = 0;    // Thread or outcome.
-    std::uint64_t allowed = 0;   // Outcomes; each is tried in turn.
-    ThreadMask enabled = 0;      // Threads that could go.
-    ThreadMask awake = 0;        // Threads that may be tried here.
-    ThreadMask wanted = 0;       // Threads to be tried here.
-    ThreadMask done = 0;         // Threads fully tried here.
+    std::uint32_t chosen = 0;   // Thread or outcome.
+    std::uint64_t allowed = 0;  // Outcomes; each is tried in turn.
+    ThreadMask enabled = 0;     // Threads that could go.
+    ThreadMask awake = 0;       // Threads that may be tried here.
+    ThreadMask wanted = 0;      // Threads to be tried here.
+    ThreadMask done = 0;        // Threads fully tried here.
   };
 
   ThreadMask awake_of(const SchedulePoint& at) const {
@@ -282,6 +282,7 @@ class ReplaySearch final : public Search {
     return wanted < count ? wanted : 0;
   }
   bool advance() override { return false; }
+  bool replays() const override { return true; }
   std::string describe() const override { return "replayed"; }
 
  private:

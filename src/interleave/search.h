@@ -44,8 +44,8 @@ struct SchedulePoint {
 
 struct Turn {
   int thread = 0;
-  int node = -1;             // For report_race(); -1 when there was nothing to choose.
-  bool only_fresh = false;   // Only outcomes that were not possible at `since` are to be tried.
+  int node = -1;            // For report_race(); -1 when there was nothing to choose.
+  bool only_fresh = false;  // Only outcomes that were not possible at `since` are to be tried.
   Progress since;
 };
 
@@ -53,7 +53,7 @@ class Search {
  public:
   virtual ~Search() = default;
 
-  virtual void begin() = 0;                                // Before each execution.
+  virtual void begin() = 0;                                 // Before each execution.
   virtual Turn choose_thread(const SchedulePoint& at) = 0;  // REQUIRES: at.enabled != 0.
   // One of 0 .. count-1 whose bit is in `allowed`. 0 is the plainest outcome.
   virtual std::uint32_t choose_outcome(std::uint32_t count, std::uint64_t allowed) = 0;
@@ -68,6 +68,8 @@ class Search {
   // The rest of this execution is a repetition: finish it without trying alternatives.
   virtual void mark_redundant() {}
   virtual bool redundant() const { return false; }
+  // All answers are given: ask even where the engine would know one.
+  virtual bool replays() const { return false; }
   // For the report: which execution was that?
   virtual std::string describe() const { return ""; }
 

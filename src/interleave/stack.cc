@@ -169,8 +169,8 @@ Stack::~Stack() {
 void Stack::abandon() {
 #ifdef ROTA_STACK_ASAN
   __lsan_register_root_region(memory_, bytes_);
-#endif
   memory_ = nullptr;
+#endif
 }
 
 // First thing on the new side of each switch.

@@ -4,8 +4,8 @@
 // nanoseconds (x86-64, aarch64; ucontext elsewhere). AddressSanitizer and ThreadSanitizer are told about each.
 // The checker has its own switch so that it depends on nothing that it may one day have to check.
 //
-// A stack whose execution was abandoned in the middle is never used again, nor freed: frames on it may own memory,
-// and LeakSanitizer is told to look there. Only failed executions are abandoned, so there are few.
+// A stack whose execution was abandoned in the middle (only failed executions are) is not used again. What its
+// frames own is leaked; under LeakSanitizer the stack is kept as well, so that this is known to be reachable.
 // Thread safety: none.
 #pragma once
 
@@ -30,7 +30,7 @@ class Stack {
   // Saves the caller's context in `from` and continues `to`.
   // REQUIRES: the caller runs on `from`.
   static void switch_to(Stack& from, Stack& to);
-  // Gives the memory up without freeing it.
+  // There are frames on it that will never be left.
   void abandon();
 
  private:

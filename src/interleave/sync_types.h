@@ -7,12 +7,13 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <type_traits>
 #include <utility>
 
+#include "base/thread_annotations.h"
 #include "interleave/engine.h"
 
 namespace rota::interleave {
@@ -200,15 +201,32 @@ class Plain {
   T value_{};
 };
 
-class Mutex {
+class ROTA_CAPABILITY("mutex") Mutex {
  public:
   Mutex() { Engine::current().construct(ObjectKind::kMutex, this, Value{}, 1); }
   ~Mutex() { Engine::current().destroy(ObjectKind::kMutex, this); }
   Mutex(const Mutex&) = delete;
   Mutex& operator=(const Mutex&) = delete;
-  void lock(ROTA_INTERLEAVE_HERE) { Engine::current().lock(this, ROTA_INTERLEAVE_WHERE); }
-  void unlock(ROTA_INTERLEAVE_HERE) { Engine::current().unlock(this, ROTA_INTERLEAVE_WHERE); }
-  bool try_lock(ROTA_INTERLEAVE_HERE) { return Engine::current().try_lock(this, ROTA_INTERLEAVE_WHERE); }
+  void lock(ROTA_INTERLEAVE_HERE) ROTA_ACQUIRE() { Engine::current().lock(this, ROTA_INTERLEAVE_WHERE); }
+  void unlock(ROTA_INTERLEAVE_HERE) ROTA_RELEASE() { Engine::current().unlock(this, ROTA_INTERLEAVE_WHERE); }
+  bool try_lock(ROTA_INTERLEAVE_HERE) ROTA_TRY_ACQUIRE(true) {
+    return Engine::current().try_lock(this, ROTA_INTERLEAVE_WHERE);
+  }
+};
+
+class ROTA_SCOPED_CAPABILITY MutexLock {
+ public:
+  explicit MutexLock(Mutex& mutex, ROTA_INTERLEAVE_HERE) ROTA_ACQUIRE(mutex)
+      : mutex_(mutex), where_(ROTA_INTERLEAVE_WHERE) {
+    mutex_.lock(file, line);
+  }
+  ~MutexLock() ROTA_RELEASE() { mutex_.unlock(where_.file, where_.line); }
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+
+ private:
+  Mutex& mutex_;
+  const Where where_;
 };
 
 class CondVar {
@@ -217,12 +235,16 @@ class CondVar {
   ~CondVar() { Engine::current().destroy(ObjectKind::kCondition, this); }
   CondVar(const CondVar&) = delete;
   CondVar& operator=(const CondVar&) = delete;
-  void wait(Mutex& mutex, ROTA_INTERLEAVE_HERE) {
+  void wait(Mutex& mutex, ROTA_INTERLEAVE_HERE) ROTA_REQUIRES(mutex) {
     Engine::current().wait_on_condition(this, &mutex, false, ROTA_INTERLEAVE_WHERE);
   }
-  std::cv_status wait_for(Mutex& mutex, std::chrono::nanoseconds, ROTA_INTERLEAVE_HERE) {
-    const bool in_time = Engine::current().wait_on_condition(this, &mutex, true, ROTA_INTERLEAVE_WHERE);
-    return in_time ? std::cv_status::no_timeout : std::cv_status::timeout;
+  bool wait_for(Mutex& mutex, std::chrono::nanoseconds, ROTA_INTERLEAVE_HERE) ROTA_REQUIRES(mutex) {
+    return Engine::current().wait_on_condition(this, &mutex, true, ROTA_INTERLEAVE_WHERE);
+  }
+  template <class Predicate>
+    requires std::is_invocable_r_v<bool, Predicate&>
+  void wait(Mutex& mutex, Predicate done, ROTA_INTERLEAVE_HERE) ROTA_REQUIRES(mutex) {
+    while (!done()) wait(mutex, file, line);
   }
   void notify_one(ROTA_INTERLEAVE_HERE) { Engine::current().notify(this, 1, ROTA_INTERLEAVE_WHERE); }
   void notify_all(ROTA_INTERLEAVE_HERE) { Engine::current().notify(this, 0x7fffffff, ROTA_INTERLEAVE_WHERE); }
@@ -232,22 +254,27 @@ class Thread {
  public:
   Thread() = default;
   template <class F>
-  explicit Thread(F&& body) {
+    requires(!std::is_same_v<std::remove_cvref_t<F>, Thread>)
+  explicit Thread(F&& body, ROTA_INTERLEAVE_HERE) {
     using Body = std::decay_t<F>;
     auto owned = std::make_unique<Body>(std::forward<F>(body));
     const auto entry = [](void* argument) {
       const std::unique_ptr<Body> mine(static_cast<Body*>(argument));
       (*mine)();
     };
-    id_ = Engine::current().spawn(entry, owned.release(), Where{});
+    id_ = Engine::current().spawn(entry, owned.release(), ROTA_INTERLEAVE_WHERE);
   }
   Thread(Thread&& other) noexcept : id_(std::exchange(other.id_, -1)) {}
-  Thread& operator=(Thread&& other) noexcept {
+  Thread& operator=(Thread&& other) {
+    join();
     id_ = std::exchange(other.id_, -1);
     return *this;
   }
+  ~Thread() { join(); }
   bool joinable() const { return id_ >= 0; }
-  void join(ROTA_INTERLEAVE_HERE) { Engine::current().join(std::exchange(id_, -1), ROTA_INTERLEAVE_WHERE); }
+  void join(ROTA_INTERLEAVE_HERE) {
+    if (joinable()) Engine::current().join(std::exchange(id_, -1), ROTA_INTERLEAVE_WHERE);
+  }
 
  private:
   int id_ = -1;
@@ -285,5 +312,23 @@ inline bool futex_wait(Atomic<std::uint32_t>& word, std::uint32_t expected, std:
 inline int futex_wake(Atomic<std::uint32_t>& word, int count, ROTA_INTERLEAVE_HERE) {
   return interleave::Engine::current().wake(&word, count, ROTA_INTERLEAVE_WHERE);
 }
+
+class Futex {
+ public:
+  Atomic<std::uint32_t> value;
+
+  Futex() : value(0) {}
+  explicit Futex(std::uint32_t initial) : value(initial) {}
+  Futex(const Futex&) = delete;
+  Futex& operator=(const Futex&) = delete;
+
+  void wait(std::uint32_t expected, ROTA_INTERLEAVE_HERE) { futex_wait(value, expected, file, line); }
+  bool wait(std::uint32_t expected, std::chrono::nanoseconds timeout, ROTA_INTERLEAVE_HERE) {
+    return futex_wait(value, expected, timeout, file, line);
+  }
+  int wake(int count, ROTA_INTERLEAVE_HERE) { return futex_wake(value, count, file, line); }
+  int wake_one(ROTA_INTERLEAVE_HERE) { return futex_wake(value, 1, file, line); }
+  int wake_all(ROTA_INTERLEAVE_HERE) { return futex_wake(value, 0x7fffffff, file, line); }
+};
 
 }  // namespace rota::sync

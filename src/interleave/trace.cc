@@ -101,22 +101,23 @@ std::vector<std::size_t> Trace::sequential_order() const {
     }
   }
 
+  // At most the next entry of each thread can be ready.
+  std::map<int, std::vector<std::size_t>> left;
+  for (std::size_t i = count; i-- > 0;) left[entries[i].thread].push_back(i);
   std::vector<std::size_t> result;
-  std::vector<bool> done(count, false);
   int current = 0;
+  const auto ready = [&](int thread) { return !left[thread].empty() && waits_for[left[thread].back()] == 0; };
   while (result.size() < count) {
-    std::size_t pick = count;
-    for (std::size_t i = 0; i < count; ++i) {
-      if (done[i] || waits_for[i] != 0) continue;
-      if (pick == count) pick = i;
-      if (entries[i].thread == current) {
-        pick = i;
-        break;
+    if (!ready(current)) {
+      std::size_t earliest = count;
+      for (const auto& [thread, rest] : left) {
+        if (ready(thread) && rest.back() < earliest) earliest = rest.back();
       }
+      if (earliest == count) return {};  // A cycle.
+      current = entries[earliest].thread;
     }
-    if (pick == count) return {};  // A cycle.
-    done[pick] = true;
-    current = entries[pick].thread;
+    const std::size_t pick = left[current].back();
+    left[current].pop_back();
     result.push_back(pick);
     for (const std::size_t next : after[pick]) --waits_for[next];
   }
@@ -126,16 +127,22 @@ std::vector<std::size_t> Trace::sequential_order() const {
 std::string Trace::render() const {
   std::vector<std::size_t> order = sequential_order();
   const bool sequential = !order.empty() || entries.empty();
-  std::string text = sequential
-                         ? "An interleaving on sequential memory explains it:\n"
-                         : "No interleaving on sequential memory explains it; this is weak memory at work:\n";
+  std::string text = sequential ? "An interleaving on sequential memory explains it:\n"
+                                : "No interleaving on sequential memory explains it; this is weak memory at work:\n";
   if (!sequential) {
     for (std::size_t i = 0; i < entries.size(); ++i) order.push_back(i);
   }
   std::vector<std::size_t> number(entries.size());
   for (std::size_t i = 0; i < order.size(); ++i) number[order[i]] = i + 1;
+  constexpr std::size_t kHead = 60;
+  constexpr std::size_t kTail = 140;
   int last_thread = -1;
-  for (const std::size_t index : order) {
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (order.size() > kHead + kTail && i == kHead) {
+      text += "       ... " + std::to_string(order.size() - kHead - kTail) + " more ...\n";
+      i = order.size() - kTail;
+    }
+    const std::size_t index = order[i];
     const TraceEntry& entry = entries[index];
     std::string line;
     char head[32];

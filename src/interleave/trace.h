@@ -21,13 +21,13 @@ struct TraceEntry {
   std::string object;  // "ready"
   ObjectId id = kNoObject;
   Where where;
-  std::string detail;         // "= 1"
-  StoreId read = kNoStore;    // The store that it read.
-  StoreId wrote = kNoStore;   // The store that it made.
-  bool stale = false;         // A newer store was there.
-  int other = -1;             // The thread that it started or joined.
-  bool queue = false;         // It is ordered with all others on the same queue
-  bool plain = false;         // ... or with all accesses to the same variable.
+  std::string detail;        // "= 1"
+  StoreId read = kNoStore;   // The store that it read.
+  StoreId wrote = kNoStore;  // The store that it made.
+  bool stale = false;        // A newer store was there.
+  int other = -1;            // The thread that it started or joined.
+  bool queue = false;        // It is ordered with all others on the same queue
+  bool plain = false;        // ... or with all accesses to the same variable.
   ObjectId queue_id = kNoObject;
 };
 

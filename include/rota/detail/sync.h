@@ -19,6 +19,13 @@
 #include <cstdint>
 #include <utility>
 
+namespace rota::sync {
+
+inline constexpr std::size_t kCacheLineBytes = 64;
+inline constexpr int kWakeAll = 0x7fffffff;
+
+}  // namespace rota::sync
+
 #if defined(ROTA_INTERLEAVE) && ROTA_INTERLEAVE
 #include "interleave/sync_types.h"  // Only in the checker's own test binaries; never installed.
 #else
@@ -75,15 +82,6 @@ bool futex_wait(Atomic<std::uint32_t>& word, std::uint32_t expected, std::chrono
 // Wakes up to `count` waiters and returns how many.
 int futex_wake(Atomic<std::uint32_t>& word, int count);
 
-}  // namespace rota::sync
-
-#endif  // ROTA_INTERLEAVE
-
-namespace rota::sync {
-
-inline constexpr std::size_t kCacheLineBytes = 64;
-inline constexpr int kWakeAll = 0x7fffffff;
-
 // A word on which OS threads sleep. `value` is changed by ordinary atomic operations; whoever changes it to what
 // a waiter hopes for calls wake() afterwards. wait() compares and sleeps atomically with respect to wake().
 //
@@ -92,7 +90,8 @@ class Futex {
  public:
   Atomic<std::uint32_t> value;
 
-  explicit Futex(std::uint32_t initial = 0) : value(initial) {}
+  Futex() : value(0) {}
+  explicit Futex(std::uint32_t initial) : value(initial) {}
   Futex(const Futex&) = delete;
   Futex& operator=(const Futex&) = delete;
 
@@ -106,3 +105,5 @@ class Futex {
 };
 
 }  // namespace rota::sync
+
+#endif  // ROTA_INTERLEAVE

@@ -12,3 +12,4 @@
 #include "rota/fiber/state.h"
 #include "rota/fiber/task.h"
 #include "rota/fiber/time.h"
+#include "rota/fiber/trace.h"

@@ -6,10 +6,8 @@
 // reported, then cancelled, and run() throws. Descriptors are looked at when nothing can run, and every 64th step.
 #include <algorithm>
 #include <mutex>
-#include <span>
 #include <sstream>
 
-#include "base/hash.h"
 #include "fiber/reactor.h"
 #include "fiber/runtime_core.h"
 #include "rota/fiber/error.h"
@@ -89,17 +87,6 @@ void report_nursery(std::ostringstream& out, NurseryCore* core, int depth) {
 }
 
 }  // namespace
-
-void note_event(Worker* worker, Event what, std::uint64_t id) {
-  RuntimeCore& runtime = *worker->runtime;
-  if (runtime.deterministic) {
-    const std::uint64_t words[4] = {runtime.event_hash,
-                                    static_cast<std::uint64_t>(what) | static_cast<std::uint64_t>(worker->index) << 8,
-                                    id, static_cast<std::uint64_t>(runtime.virtual_now)};
-    runtime.event_hash = hash64(std::as_bytes(std::span(words)));
-    ++runtime.event_count;
-  }
-}
 
 Item next_deterministic(Worker* worker) {
   RuntimeCore& runtime = *worker->runtime;

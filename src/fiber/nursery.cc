@@ -251,7 +251,8 @@ void cancel_nursery(NurseryCore* core, CancelReason reason) {
   RuntimeCore* runtime = runtime_of(core);
   runtime->cancel_epoch.fetch_add(1, std::memory_order_seq_cst);
   if (Worker* worker = current_worker(); worker != nullptr) {
-    event(worker, Event::kCancel, core->owner_task == nullptr ? 0 : core->owner_task->id);
+    event(worker, Event::kCancel, core->owner_task == nullptr ? 0 : core->owner_task->id,
+          static_cast<std::uint32_t>(reason));
   }
   Tokens tokens;
   wake_cancelled(runtime, core->owner);
@@ -337,7 +338,10 @@ Result<void> close_slow(NurseryCore* core) {
   const CancelReason reason = core->cancel.load(std::memory_order_acquire);
   core->state.store(reason == CancelReason::kNone ? NurseryState::kClosed : NurseryState::kCancelled,
                     std::memory_order_release);
-  if (current_worker()->hooks != 0) close_metered(current_worker(), core);
+  if (current_worker()->hooks != 0) {
+    event(current_worker(), Event::kScopeEnd, core->owner_task->id);
+    close_metered(current_worker(), core);
+  }
   if (extras != nullptr && extras->failure != nullptr) return error_of(extras->failure);
   if (reason == CancelReason::kNone) return {};
   if (reason == CancelReason::kTimeout) return Error{ErrorCode::kDeadlineExceeded, "the scope's deadline passed"};
@@ -382,7 +386,9 @@ void arm_deadline(NurseryCore* core, std::chrono::nanoseconds duration) {
   extras->deadline_timer.context = core;
   extras->deadline_timer.fire = [](Timer* timer) {
     auto* nursery = static_cast<NurseryCore*>(timer->context);
-    if (Worker* firing = current_worker(); firing != nullptr) event(firing, Event::kDeadline, 0);
+    if (Worker* firing = current_worker(); firing != nullptr) {
+      event(firing, Event::kDeadline, nursery->owner_task->id);
+    }
     cancel_nursery(nursery, CancelReason::kTimeout);
   };
   extras->deadline_armed = true;
@@ -391,6 +397,7 @@ void arm_deadline(NurseryCore* core, std::chrono::nanoseconds duration) {
 
 void open_slow(Worker* worker, NurseryCore* core) {
   event(worker, Event::kScope, core->owner_task->id);
+  if ((worker->hooks & kHookTrace) != 0) extras_of(core);  // So that closing comes to close_slow(), which says so.
   if ((worker->hooks & kHookCore) != 0) {
     worker->fiber->scope = core->outer;
     core->owner = nullptr;

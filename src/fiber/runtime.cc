@@ -11,6 +11,7 @@
 #include "fiber/overflow.h"
 #include "fiber/reactor.h"
 #include "fiber/runtime_core.h"
+#include "fiber/trace.h"
 #include "rota/assert.h"
 #include "rota/fiber/nursery.h"
 #include "rota/fiber/time.h"
@@ -91,6 +92,7 @@ RuntimeCore::RuntimeCore(const Config& checked)
   root.failure_cancels = false;
   root.runtime = this;
   ensure_linked(&root);
+  if (config.trace_events > 0) trace = std::make_unique<Trace>(worker_count, config.trace_events);
   Prng seeds(config.seed);
   for (std::uint32_t i = 0; i < worker_count; ++i) {
     auto worker = std::make_unique<Worker>(config.local_queue_size);
@@ -108,6 +110,7 @@ RuntimeCore::RuntimeCore(const Config& checked)
       hooks |= kHookMeter;
     }
     if (deterministic) hooks |= kHookDeterministic;
+    if (trace != nullptr) hooks |= kHookTrace;
     worker->hooks = hooks;
     workers.push_back(std::move(worker));
   }
@@ -211,6 +214,7 @@ Result<Config> Config::checked() const {
   if (c.stack_bytes < 8192 || c.stack_bytes > (std::size_t{1} << 30)) {
     return bad("stack_bytes", c.stack_bytes, "8192 to 1073741824");
   }
+  if (c.trace_events > (1U << 24)) return bad("trace_events", c.trace_events, "0 (no trace) to 16777216");
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   c.stack_bytes = (c.stack_bytes + page - 1) / page * page;
   switch (c.profile) {
@@ -288,6 +292,7 @@ Result<void> Runtime::submit(Record* record, bool wait) {
       core.global_space.wait(core.global_mutex);
     }
     record->id = (std::uint64_t{0xffff} << 48) | ++core.outside_spawned;
+    outside_event(&core, Event::kSpawn, record->id);
     if (core.global.size() < core.config.global_queue_size) {
       core.global.push_back(record);
       core.global_count.store(core.global.size(), std::memory_order_seq_cst);

@@ -69,6 +69,7 @@ struct RuntimeCore {
   ParkingLot lot;
   Timers timers;
   std::unique_ptr<Reactor> reactor;
+  std::unique_ptr<Trace> trace;  // Null unless Config::trace_events.
   std::unique_ptr<BlockingPool> helpers;  // Goes before what its threads use when they wake a task.
   sync::Atomic<std::uint32_t> cancel_epoch{1};
   sync::Atomic<bool> stopping{false};
@@ -108,23 +109,34 @@ struct RuntimeCore {
   }
 };
 
-// Events of a task's life, for the deterministic hash and the trace.
+// Events of a task's life, for the deterministic hash and the trace. What `detail` is, if anything, stands behind them.
 enum class Event : std::uint8_t {
   kSpawn,
   kStart,
   kBlock,
   kWake,
   kSteal,
-  kCancel,
-  kComplete,
+  kCancel,    // A CancelReason.
+  kComplete,  // The terminal TaskState.
   kScope,
   kDeadline,
-  kTimer
+  kTimer,
+  kScopeEnd,  // From here on: not part of the hash.
+  kPanic,
 };
-void note_event(Worker* worker, Event event, std::uint64_t id);
-inline void event(Worker* worker, Event what, std::uint64_t id) {
+inline constexpr Event kFirstUnhashed = Event::kScopeEnd;
+
+// trace.cc
+void note_event(Worker* worker, Event event, std::uint64_t id, std::uint32_t detail = 0);
+inline void event(Worker* worker, Event what, std::uint64_t id, std::uint32_t detail = 0) {
   if (worker->hooks & (kHookTrace | kHookDeterministic)) [[unlikely]]
-    note_event(worker, what, id);
+    note_event(worker, what, id, detail);
+}
+// An event on a thread that is no worker of this runtime. REQUIRES: it traces.
+void note_outside_event(RuntimeCore* runtime, Event event, std::uint64_t id);
+inline void outside_event(RuntimeCore* runtime, Event what, std::uint64_t id) {
+  if (runtime->trace != nullptr) [[unlikely]]
+    note_outside_event(runtime, what, id);
 }
 
 // nursery.cc

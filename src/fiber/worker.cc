@@ -452,6 +452,7 @@ void schedule(RuntimeCore* runtime, Fiber* fiber) {
     notify_work(worker);
     return;
   }
+  outside_event(runtime, Event::kWake, fiber->task->id);
   Fiber* head = runtime->injected.load(std::memory_order_relaxed);
   do {
     fiber->next = head;

@@ -39,6 +39,7 @@ struct Config {
   bool guard_stacks = true;          // False: only a canary tells of an overflow.
   // Helper threads of blocking(), at most. 1 to 4096.
   std::size_t blocking_threads = 64;
+  std::size_t trace_events = 0;      // Of each worker, for write_trace(); the oldest goes first. 0: no trace.
 
   // The same with defaults filled in, or a sentence that says what is wrong.
   [[nodiscard]] Result<Config> checked() const;

@@ -1,8 +1,10 @@
 // The log: what a line looks like, that none is lost in silence, and that trouble is written before the process ends.
 #include "base/log.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -189,7 +191,7 @@ TEST_F(LogFileTest, AFullQueueDropsAndSaysSoButKeepsErrors) {
     for (ssize_t n = 0; (n = ::read(ends[0], buffer, sizeof buffer)) > 0;)
       text.append(buffer, static_cast<std::size_t>(n));
   });
-  ROTA_LOG(kError, "important");
+  ROTA_LOG(kError, "important", {"x", filler}, {"y", filler});  // Longer than what dropped: it cannot fit by chance.
   ROTA_LOG(kInfo, "after");
   const LogStats after = log_stats();
   EXPECT_EQ(after.lines - before.lines + after.lost - before.lost, static_cast<std::uint64_t>(logged) + 2);
@@ -203,6 +205,31 @@ TEST_F(LogFileTest, AFullQueueDropsAndSaysSoButKeepsErrors) {
   EXPECT_EQ(count(text, "warn  log lines were lost: the queue was full lost=1 "), 1U);
   EXPECT_LT(text.find("lost=1"), text.find("important"));
   EXPECT_LT(text.find("important"), text.find("after"));
+}
+
+TEST_F(LogFileTest, ANonBlockingStderrLosesNothing) {
+  // stderr becomes a pipe that refuses to block; the reader begins only when it is full.
+  constexpr int kLines = 2000;
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ASSERT_EQ(::fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+  const int kept = ::dup(STDERR_FILENO);
+  ASSERT_EQ(::dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+  ::close(ends[1]);
+  std::string text;
+  sync::Thread reader([&] {
+    for (int ready = 0; ready < 60'000;) ASSERT_EQ(::ioctl(ends[0], FIONREAD, &ready), 0);
+    char buffer[4096];
+    for (ssize_t n = 0; (n = ::read(ends[0], buffer, sizeof buffer)) > 0;)
+      text.append(buffer, static_cast<std::size_t>(n));
+  });
+  ASSERT_TRUE(start_log({.synchronous = true}).ok());
+  for (int i = 0; i < kLines; ++i) ROTA_LOG(kInfo, "line", {"i", i});
+  ::dup2(kept, STDERR_FILENO);
+  ::close(kept);
+  reader.join();
+  ::close(ends[0]);
+  EXPECT_EQ(count(text, "info  line i="), static_cast<std::size_t>(kLines));
 }
 
 TEST_F(LogFileTest, AFatalLineIsWrittenWithAllBeforeItWhenTheCallReturns) {

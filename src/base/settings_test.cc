@@ -220,6 +220,17 @@ TEST_F(SettingsTest, FlagsThatLackOrRefuseAValue) {
   EXPECT_TRUE(load({"--no-cli-color", "--cli-color"}).settings.get(color));
 }
 
+TEST_F(SettingsTest, AListFlagGivenAgainIsCheckedAgain) {
+  const SettingsLoad result = load({"--bus-hosts=a,b,c", "--bus-hosts=d,,e", "--bus-hosts=f,g", "--bus-hosts=h"});
+  EXPECT_THAT(
+      result.errors,
+      ElementsAre(
+          "flag --bus-hosts: bus.hosts: \"d,,e\" has an empty item; allowed: at most 4 items, separated by commas",
+          "flag --bus-hosts: bus.hosts: \"a,b,c,f,g\" has too many items; allowed: at most 4 items, separated by "
+          "commas"));
+  EXPECT_THAT(result.settings.get(hosts), ElementsAre("a", "b", "c", "h"));
+}
+
 TEST_F(SettingsTest, WhatIsNoFlagIsLeftInOrder) {
   const SettingsLoad result = load({"run", "--cli-color", "file.yaml", "-v", "--", "--fiber-workers", "x"});
   EXPECT_TRUE(result.ok());

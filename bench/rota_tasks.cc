@@ -10,22 +10,36 @@ namespace {
 
 namespace fiber = rota::fiber;
 using bench::Figures;
+using bench::now_ns;
 using bench::on_workers;
 
-// Two tasks a worker take turns; worker time a switch.
+// Two tasks a worker take turns; worker time a switch. The pairs' parents meet first, so that each worker has one pair:
+// a yield with nothing else to run would not switch.
 Figures run_yield(unsigned threads, std::uint64_t count) {
   return on_workers(threads, [&]() -> Figures {
     std::atomic<std::uint64_t> yields{0};
-    const double ns = bench::measure_ns_each(2 * count, [&] {
+    const double ns = bench::measure([&] {
       yields = 0;
+      std::atomic<unsigned> arrived{0};
+      std::atomic<std::uint64_t> start_ns{0};
+      const auto pair = [&] {
+        arrived.fetch_add(1);
+        while (arrived.load() < threads) bench::spin_pause();
+        start_ns = now_ns();
+        fiber::with_scope([&](fiber::Nursery& scope) {
+          for (int i = 0; i < 2; ++i) {
+            scope.launch([&] {
+              for (std::uint64_t n = 0; n < count; ++n) fiber::yield();
+              yields.fetch_add(count);
+            });
+          }
+        });
+      };
       fiber::with_scope([&](fiber::Nursery& scope) {
-        for (unsigned i = 0; i < 2 * threads; ++i) {
-          scope.launch([&] {
-            for (std::uint64_t n = 0; n < count; ++n) fiber::yield();
-            yields.fetch_add(count);
-          });
-        }
+        for (unsigned i = 1; i < threads; ++i) scope.launch(pair);
+        pair();
       });
+      return static_cast<double>(now_ns() - start_ns) / static_cast<double>(2 * count);
     });
     bench::expect(yields.load(), 2 * count * threads);
     return {ns};

@@ -17,7 +17,7 @@ OPEN, METERED = "rota", "rota_metered"  # The two participants that are the same
 class Outcome:
     """What one participant of a work did. `rounds` has one list of figures a round, None where it failed."""
 
-    state: str = "ok"  # ok, missing, failed, memory
+    state: str = "ok"  # or missing (no program), absent (it has no such work), failed, memory (too little)
     reason: str = ""
     rounds: list = field(default_factory=list)
     crossed: list = field(default_factory=list)  # The share of messages that changed threads, by round.
@@ -33,6 +33,10 @@ class Outcome:
         """True if most messages never changed threads, so that the figure is not the row's work."""
         shares = [share for share in self.crossed if share is not None]
         return bool(shares) and sum(shares) / len(shares) < 0.5
+
+
+class NoSuchWork(ValueError):
+    """The program is there and does not know the work."""
 
 
 def parse(line, count):
@@ -62,6 +66,8 @@ def run_program(command, count, timeout_s):
         raise
     if process.returncode != 0:
         said = [text for text in err.splitlines() if text.strip() and not text.startswith("result ")]
+        if process.returncode == 2 and said and "no such work" in said[-1]:
+            raise NoSuchWork(said[-1])
         how = f"signal {-process.returncode}" if process.returncode < 0 else f"status {process.returncode}"
         raise ValueError(f"{how}: {said[-1] if said else 'without a word'}")
     return parse(out, count)
@@ -138,7 +144,7 @@ class Runner:
                     for _ in range(work.warm_runs + 1):
                         figures = run_program(self.command(work, name, threads), count, self.timeout_s)
                 except (ValueError, OSError) as error:
-                    outcome.fail("failed", str(error))
+                    outcome.fail("absent" if isinstance(error, NoSuchWork) else "failed", str(error))
                     outcome.rounds.append(None)
                     continue
                 outcome.crossed.append(figures.pop() if work.crosses else None)

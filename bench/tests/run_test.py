@@ -167,6 +167,14 @@ class Trouble(FakePrograms):
         self.assertEqual((status, row["peers"]["slow"], row["peers"]["fast"]), (0, None, 1))
         self.assertIn("failed: slow, job at 1: status 1: wrong result: 3", table)
 
+    def test_a_work_that_ours_does_not_have_yet_is_said_and_fails_nothing(self):
+        self.program("rota", script="#!/bin/sh\necho no such work here: job >&2\nexit 2\n")
+        for name in ("fast", "slow", "bare"):
+            self.program(name, "1")
+        status, table, (row,) = self.run_all((work(),))
+        self.assertEqual((status, row["rota"]), (0, None))
+        self.assertIn("absent: rota, job at 1: no such work here: job", table)
+
     def test_ours_failing_fails_the_run(self):
         self.program("rota", script="#!/bin/sh\nkill -SEGV $$\n")
         for name in ("fast", "slow", "bare"):

@@ -287,8 +287,8 @@ fn run_cancel_blocked(threads: usize, count: u64) -> Vec<f64> {
     vec![us]
 }
 
-/// A worker keeps its newest task in a slot that nobody can steal from, until the next one pushes it out. The clock
-/// starts with that second push.
+/// A worker keeps its newest task in a slot that nobody can steal from, until the next one pushes it out: hence two
+/// pushes. The clock starts before the first, because that one already wakes the other worker for the last task left.
 fn run_wake(threads: usize, samples: u64, gap: Duration) -> Vec<f64> {
     if threads < 2 {
         bench::fail("a wake-up needs two threads");
@@ -297,8 +297,8 @@ fn run_wake(threads: usize, samples: u64, gap: Duration) -> Vec<f64> {
         let slot = Arc::new(bench::WakeSlot::new());
         bench::measure_wake(&slot, samples, gap, || {
             let started = slot.clone();
-            spawn(async move { started.on_start() });
             let pushed = Instant::now();
+            spawn(async move { started.on_start() });
             spawn(async {});
             pushed
         })

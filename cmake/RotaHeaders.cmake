@@ -28,6 +28,7 @@ function(rota_check_headers target)
   else()
     rota_target(${target})
   endif()
+  target_compile_options(${target} PRIVATE -O0 -g0)  # Nobody runs them.
   target_link_libraries(${target} PRIVATE ${arg_LINK})
   if(NOT TARGET headers)
     add_custom_target(headers)

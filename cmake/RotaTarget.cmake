@@ -26,9 +26,10 @@ set(ROTA_WARNINGS -Wall -Wextra -Wshadow -Wconversion -Wundef)
 set(ROTA_WARNINGS_CXX -Wnon-virtual-dtor -Woverloaded-virtual -Wextra-semi)
 
 # rota_target(<target> [PUBLIC_ONLY]): applies all of the above to a target of ours and lets it include room headers
-# ("base/x.h"); with PUBLIC_ONLY it sees what a user sees.
+# ("base/x.h"); with PUBLIC_ONLY it sees what a user sees. With TEST it is built faster: lines in the debug information
+# but no variables, and without the part of UBSan that doubles a test's compile time and finds what ASan finds too.
 function(rota_target target)
-  cmake_parse_arguments(arg "PUBLIC_ONLY" "" "" ${ARGN})
+  cmake_parse_arguments(arg "PUBLIC_ONLY;TEST" "" "" ${ARGN})
   target_compile_features(${target} PUBLIC cxx_std_20)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF C_STANDARD 11 C_EXTENSIONS OFF)
   target_include_directories(${target} PRIVATE ${rota_SOURCE_DIR}/include)
@@ -68,6 +69,13 @@ function(rota_target target)
   if(ROTA_COVERAGE)
     target_compile_options(${target} PRIVATE --coverage -fprofile-update=atomic)
     target_link_options(${target} PRIVATE --coverage)
+  endif()
+  if(arg_TEST)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo>:-g1>)
+    if(ROTA_SANITIZE MATCHES undefined AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+      target_compile_options(${target} PRIVATE
+        -fno-sanitize=null,alignment,vptr,object-size,nonnull-attribute,returns-nonnull-attribute)
+    endif()
   endif()
   get_target_property(type ${target} TYPE)
   if(type STREQUAL EXECUTABLE)

@@ -63,7 +63,8 @@ std::string_view or_empty(const char* text) noexcept { return text == nullptr ? 
 // Gives the right to report back when a hook leaves by an exception.
 struct ReportingScope {
   ReportingScope() noexcept {
-    while (g_reporting.test_and_set(std::memory_order_acquire)) ::pause();
+    // Almost always the process ends while this thread waits; a hook that throws lets it go on.
+    while (g_reporting.test_and_set(std::memory_order_acquire)) ::usleep(1000);
     t_reporting = true;
   }
   ReportingScope(const ReportingScope&) = delete;

@@ -5,7 +5,9 @@
 
 #include <stdexcept>
 #include <string>
+#include <vector>
 
+#include "base/sync.h"
 #include "rota/error_code.h"
 #include "rota/id.h"
 
@@ -126,6 +128,19 @@ TEST_F(AssertHookTest, AHookMayLeaveByAnExceptionAndTheNextFailureIsReportedAgai
     EXPECT_EQ(caught.text, "round " + std::to_string(i));
     EXPECT_TRUE(caught.expression.empty());
   }
+}
+
+TEST_F(AssertHookTest, ThreadsThatFailTogetherAreReportedOneAfterTheOther) {
+  constexpr int kThreads = 8;
+  std::vector<std::string> texts(kThreads);
+  {
+    std::vector<sync::Thread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back(
+          [&texts, t] { texts[static_cast<std::size_t>(t)] = catch_failure([&] { ROTA_PANIC("thread ", t); }).text; });
+    }
+  }
+  for (int t = 0; t < kThreads; ++t) EXPECT_EQ(texts[static_cast<std::size_t>(t)], "thread " + std::to_string(t));
 }
 
 TEST_F(AssertHookTest, SettingAHookReturnsTheOneBefore) {

@@ -235,6 +235,7 @@ void Engine::dispatch() {
         thread(spinner).status = Status::kReady;
         continue;
       }
+      point.last_resort = true;
       if (enabled_threads(true, point) == 0) report_stuck();
     }
     Thread& last = self();

@@ -46,7 +46,7 @@ class ExhaustiveSearch final : public Search {
 
   Turn choose_thread(const SchedulePoint& at) override {
     if (redundant_) return {.thread = default_thread(at), .node = -1, .only_fresh = false, .since = {}};
-    const ThreadMask awake = reduction_ ? awake_of(at) : within_bound(at);
+    const ThreadMask awake = !reduction_ ? within_bound(at) : at.last_resort ? at.enabled : awake_of(at);
     if (awake == 0) {
       redundant_ = true;
       return {.thread = default_thread(at), .node = -1, .only_fresh = false, .since = {}};
@@ -58,7 +58,7 @@ class ExhaustiveSearch final : public Search {
     const int chosen = static_cast<int>(node.chosen);
     if (!reduction_ && chosen != at.current && at.current >= 0 && !at.voluntary) ++preemptions_;
     const Turn result = turn(at, chosen, static_cast<int>(node_index));
-    if (reduction_) {
+    if (reduction_ && !at.last_resort) {
       for (int t = 0; t < kMaxThreads; ++t) {
         if ((node.done & mask_of(t)) == 0) continue;
         asleep_ |= mask_of(t);
@@ -137,13 +137,13 @@ class ExhaustiveSearch final : public Search {
     node.chosen = static_cast<std::uint32_t>(chosen);
     node.enabled = at.enabled;
     node.awake = awake;
-    node.wanted = reduction_ ? mask_of(chosen) : awake;
+    node.wanted = reduction_ && !at.last_resort ? mask_of(chosen) : awake;
     return node;
   }
 
   Turn turn(const SchedulePoint& at, int thread, int node) {
-    (void)at;
-    Turn result{.thread = thread, .node = node, .only_fresh = (asleep_ & mask_of(thread)) != 0, .since = {}};
+    const bool only_fresh = !at.last_resort && (asleep_ & mask_of(thread)) != 0;
+    Turn result{.thread = thread, .node = node, .only_fresh = only_fresh, .since = {}};
     if (result.only_fresh) result.since = marks_[static_cast<std::size_t>(thread)];
     asleep_ &= ~mask_of(thread);
     return result;

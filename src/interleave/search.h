@@ -38,6 +38,9 @@ struct SchedulePoint {
   ThreadMask enabled = 0;
   int current = -1;        // The thread that ran last, if it is enabled, else -1.
   bool voluntary = false;  // It asked to let others run: leaving it is no preemption.
+  // These could not go if anyone else could (time-outs when all wait). So nothing is independent of them, and nothing
+  // may be left out.
+  bool last_resort = false;
   std::array<Progress, kMaxThreads> progress{};
   OutcomeOracle* oracle = nullptr;
 };

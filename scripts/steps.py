@@ -51,7 +51,7 @@ def execute(command, log, cwd=ROOT, env=None, quiet_s=None, on_line=None):
 
     The command is a process group of its own, and is killed as one: nothing that a test starts outlives it.
     """
-    with open(log, "w", encoding="utf-8", errors="replace") as out:
+    with open(log, "w", encoding="utf-8", errors="replace", buffering=1) as out:
         out.write(f"$ {shown(command)}\n")
         out.flush()
         process = subprocess.Popen(
@@ -90,17 +90,33 @@ def execute(command, log, cwd=ROOT, env=None, quiet_s=None, on_line=None):
         return status
 
 
-def kill_group(process):
+def kill_group(process, how=signal.SIGKILL):
     try:
-        os.killpg(process.pid, signal.SIGKILL)
+        os.killpg(process.pid, how)
     except ProcessLookupError:
         pass
+
+
+def group_lives(process):
+    if process.poll() is not None:
+        return False
+    try:
+        os.killpg(process.pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def end_together():
     """From now on, whoever stops this program (Ctrl-C) stops all that it runs."""
 
     def stop(number, _frame):
+        # Politely first: ninja's compilers are groups of their own, and only it can end them.
+        for process in list(LIVE):
+            kill_group(process, signal.SIGTERM)
+        deadline = time.monotonic() + 2
+        while time.monotonic() < deadline and any(group_lives(process) for process in list(LIVE)):
+            time.sleep(0.02)
         for process in list(LIVE):
             kill_group(process)
         os._exit(128 + number)

@@ -19,7 +19,7 @@ namespace {
 
 bool awaited_is_done(const RuntimeCore& runtime) {
   if (runtime.await != nullptr) return is_terminal_now(runtime.await);
-  return runtime.root.remote.load(std::memory_order_relaxed) == 0;  // shutdown()
+  return runtime.root.remote.load(std::memory_order_relaxed) == NurseryCore::kClosing;  // shutdown()
 }
 
 void become(RuntimeCore& runtime, Worker* from, std::uint32_t index) {

@@ -1,14 +1,221 @@
-#include "fiber/runtime_core.h"
-#include "rota/fiber/detail/charge.h"
+// Charging: the slow half of charge.h. Intervals, exhaustion, and what a task's policy makes of it.
+#include "rota/fiber/meter.h"
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "fiber/meter_core.h"
+#include "rota/assert.h"
+#include "rota/fiber/error.h"
+#include "rota/fiber/time.h"
 
 namespace rota::fiber::detail {
-Result<void> grant_meter(Worker*, NurseryCore*, Record*) { return {}; }
-void settle_meter(Worker*, Record*) {}
-void open_metered(Worker*, NurseryCore*) {}
-void close_metered(Worker*, NurseryCore*) {}
-ErrorCode charge_component(Component /*component*/) { return ErrorCode::kOk; }
-ErrorCode charge_memory_slow(std::size_t /*bytes*/) { return ErrorCode::kOk; }
-void release_memory_slow(std::size_t /*bytes*/) {}
-void ChannelPermit::acquire(std::size_t /*capacity*/) {}
-void ChannelPermit::release() {}
+
+namespace {
+
+constexpr std::uint32_t kCredit = 61;  // Ops that a task gets on credit where it cannot wait.
+// Ops until a task that could not look up is asked again. A prime: the next one to ask shall not always be of the same
+// kind in a loop that does several things.
+constexpr std::uint32_t kSoon = 251;
+
+void credit(Meter* meter, const Reserve& amount) {
+  meter->left += amount;
+  meter->granted += amount;
+}
+
+ErrorCode refusal_of(Component component) {
+  switch (component) {
+    case Component::kMemory:
+      return ErrorCode::kMemoryBudgetExhausted;
+    case Component::kSpawnCount:
+      return ErrorCode::kSpawnBudgetExhausted;
+    default:
+      return ErrorCode::kBudgetExhausted;
+  }
+}
+
+bool renews(const Meter* meter, Component component) {
+  return (meter->renewable >> static_cast<int>(component) & 1U) != 0;
+}
+
+// The budget lacks `missing`. kOk: it does not any more.
+ErrorCode exhaust(Worker* worker, Record* task, Meter* meter, const Reserve& missing, Component component,
+                  bool may_wait) {
+  worker->counters.exhaustions.add(1);
+  const ScopeMeter& scope = *meter->scope;
+  const Component first = missing.ops > 0 ? Component::kOps : component;
+  const bool automatic = scope.on_exhausted == OnExhausted::kRecharge && renews(meter, component) &&
+                         (missing.ops == 0 || renews(meter, Component::kOps));
+  if (automatic) {
+    if (const auto share = draw_share(scope.pool, missing, scope.default_child); share) {
+      credit(meter, *share);
+      return ErrorCode::kOk;
+    }
+  }
+  if (component == Component::kMemory || component == Component::kSpawnCount || !may_wait) return refusal_of(first);
+  if (scope.on_exhausted == OnExhausted::kCancel) {
+    task->flags |= Record::kFlagBudget;
+    cancel_task(task, CancelReason::kExplicit);
+    return ErrorCode::kCancelled;
+  }
+  ExhaustedTask waiter;
+  waiter.need = missing;
+  waiter.component = first;
+  waiter.automatic = automatic;
+  struct Credited {  // Also when `notify` throws.
+    ~Credited() { credit(meter, waiter.given); }
+    Meter* meter;
+    ExhaustedTask& waiter;
+  } credited{meter, waiter};
+  return await_recharge(scope.pool, &waiter, scope) ? ErrorCode::kOk : ErrorCode::kCancelled;
+}
+
+// Takes ops from the fuel, then from the rest. True: an interval is over.
+bool take_ops(Meter* meter, std::uint64_t ops, std::uint32_t interval) {
+  if (static_cast<std::uint64_t>(meter->fuel) >= ops) {
+    meter->fuel -= static_cast<std::int32_t>(ops);
+    return false;
+  }
+  const std::uint64_t beyond = ops - static_cast<std::uint64_t>(meter->fuel);
+  const std::uint64_t next = std::max(beyond, std::min<std::uint64_t>(interval, meter->left.ops));
+  meter->fuel = static_cast<std::int32_t>(next - beyond);
+  meter->left.ops -= next;
+  return true;
+}
+
+// The exceptions that this thread has in flight or caught, as the C++ ABI lays them out.
+struct ExceptionState {
+  void* caught;
+  unsigned int uncaught;
+};
+// Not inlined, and opaque: the library promises that the answer never changes, which a switch of threads breaks.
+[[gnu::noinline]] ExceptionState* exception_state() {
+  asm volatile("");
+  return reinterpret_cast<ExceptionState*>(abi::__cxa_get_globals());
+}
+[[gnu::noinline]] int* error_number() {
+  asm volatile("");
+  return &errno;
+}
+
+}  // namespace
+
+std::uint8_t renewable_parts(const Budget& budget) {
+  const bool has[kComponentCount] = {budget.ops > 0, budget.memory > 0, budget.spawn_count > 0, budget.channel_ops > 0,
+                                     budget.syscalls > 0};
+  std::uint8_t bits = 0;
+  for (int i = 0; i < kComponentCount; ++i) bits = static_cast<std::uint8_t>(bits | (has[i] ? 1U << i : 0U));
+  return bits;
+}
+
+bool may_look_up(const Record* task) {
+  return (task->flags & Record::kFlagHeld) == 0 && task->state.load(std::memory_order_relaxed) == TaskState::kRunning;
+}
+
+void yield_anywhere() {
+  const int number = *error_number();
+  const ExceptionState saved = *exception_state();
+  *exception_state() = {nullptr, 0};
+  yield();
+  *exception_state() = saved;
+  *error_number() = number;
+}
+
+Meter* new_meter(Worker* worker) {
+  static_assert(size_class_of(sizeof(Meter)) != kHugeClass);
+  void* memory = worker == nullptr ? allocate_slow(nullptr, size_class_of(sizeof(Meter)), sizeof(Meter))
+                                   : static_cast<void*>(allocate_record<Meter>(worker));
+  return ::new (memory) Meter;
+}
+
+void free_meter(Worker* worker, Meter* meter) {
+  auto* slot = reinterpret_cast<Record*>(meter);
+  slot->size_class = size_class_of(sizeof(Meter));
+  free_record(worker, slot);
+}
+
+Meter* open_meter(Worker* worker, Record* task) {
+  const std::uint64_t word = task->meter;
+  if (!is_inline(word)) return meter_of(word);
+  const RootMeter& root = *worker->runtime->meter;
+  const Budget& budget = root.scope.default_child;
+  Meter* meter = new_meter(worker);
+  meter->scope = &scope_meter(task->nursery, &root);
+  meter->granted = meter->left = budget;
+  meter->fuel = static_cast<std::int32_t>(word & (kFuelGuard - 1));
+  meter->left.ops -= root.fresh & (kFuelGuard - 1);
+  meter->left.spawn_count = (word & ~kInlineMeter) >> 32;
+  meter->renewable = renewable_parts(budget);
+  meter->plain = true;  // Opening a scope that says otherwise opens the meter first.
+  const bool drawn = draw_all(meter->scope->pool, budget, true);
+  ROTA_ASSERT(drawn, "a plentiful pool ran dry");
+  worker->inline_opened.add(1);
+  task->meter = reinterpret_cast<std::uint64_t>(meter);
+  return meter;
+}
+
+ErrorCode pay(Worker* worker, Record* task, Component component, std::uint64_t amount, bool may_wait) {
+  Meter* meter = open_meter(worker, task);
+  const std::uint32_t interval = worker->runtime->meter->interval;
+  may_wait = may_wait && may_look_up(task);
+  for (;;) {
+    const std::uint64_t ops = meter->doomed ? 0 : (component == Component::kOps ? amount : 1) + meter->debt;
+    Reserve missing;
+    const std::uint64_t ops_left = meter->left.ops + static_cast<std::uint64_t>(meter->fuel);
+    if (ops > ops_left) missing.ops = ops - ops_left;
+    if (component != Component::kOps) {
+      std::uint64_t& left = part(meter->left, component);
+      if (amount > left) part(missing, component) = amount - left;
+      if (missing == Reserve{}) left -= amount;
+    }
+    if (missing == Reserve{}) {
+      meter->debt = 0;
+      if (take_ops(meter, ops, interval)) meter->due = true;
+      break;
+    }
+    const ErrorCode code = exhaust(worker, task, meter, missing, component, may_wait);
+    if (code == ErrorCode::kBudgetExhausted && component == Component::kOps) {
+      // It cannot wait here, and an op cannot be refused: it goes on, on credit, and pays when it can.
+      meter->debt = static_cast<std::uint32_t>(std::min<std::uint64_t>(ops + kCredit, UINT32_MAX / 2));
+      meter->fuel = kCredit;
+      return ErrorCode::kOk;
+    }
+    if (code != ErrorCode::kOk) return code;
+    worker = current_worker();
+  }
+  if (meter->due) {
+    if (may_wait) {
+      meter->due = false;
+      yield_anywhere();
+    } else if (meter->fuel > static_cast<std::int32_t>(kSoon)) {
+      meter->left.ops += static_cast<std::uint64_t>(meter->fuel) - kSoon;
+      meter->fuel = kSoon;
+    }
+  }
+  return ErrorCode::kOk;
+}
+
+ErrorCode charge_slow(Component component, std::uint64_t amount) {
+  Worker* worker = current_worker();
+  Record* task = worker->fiber->task;
+  return task == nullptr ? ErrorCode::kOk : pay(worker, task, component, amount, true);
+}
+
+void release_memory_slow(std::size_t bytes) {
+  Worker* worker = current_worker();
+  if (Record* task = worker->fiber->task; task != nullptr) open_meter(worker, task)->left.memory += bytes;
+}
+
+void tick_slow(std::uint32_t ops) {
+  Worker* worker = current_worker();
+  Record* task = worker->fiber->task;
+  ErrorCode code = pay(worker, task, Component::kOps, ops, true);
+  if (code == ErrorCode::kOk && may_look_up(task) && cancelled_now(current_worker())) code = ErrorCode::kCancelled;
+  if (code == ErrorCode::kOk) return;
+  if ((task->flags & Record::kFlagBudget) != 0) throw BudgetExhausted();
+  throw Cancelled(current_cancel_reason());
+}
+
 }  // namespace rota::fiber::detail

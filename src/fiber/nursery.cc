@@ -6,6 +6,7 @@
 #include "fiber/runtime_core.h"
 #include "fiber/token_state.h"
 #include "rota/assert.h"
+#include "rota/fiber/meter.h"
 
 namespace rota::fiber::detail {
 
@@ -13,13 +14,8 @@ namespace {
 
 using Tokens = std::vector<std::shared_ptr<TokenState>>;
 
-// The nursery around this one: the next open scope of the same task, or the nursery of that task.
-NurseryCore* parent_of(const NurseryCore* core) {
-  if (core->outer != nullptr && core->outer->owner_task == core->owner_task) return core->outer;
-  return core->owner_task == nullptr ? nullptr : core->owner_task->nursery;
-}
-
 bool mark_cancelled(NurseryCore* core, CancelReason reason) {
+  extras_of(core);
   CancelReason none = CancelReason::kNone;
   if (!core->cancel.compare_exchange_strong(none, reason, std::memory_order_seq_cst)) return false;
   NurseryState state = core->state.load(std::memory_order_relaxed);
@@ -40,14 +36,6 @@ void wake_registered(RuntimeCore* runtime, NurseryExtras* extras, Tokens& tokens
     const Entry& entry = extras->registry[i];
     wake_cancelled(runtime, entry.fiber);
     if (entry.token != nullptr) tokens.push_back(entry.token);
-  }
-}
-
-RuntimeCore* runtime_of(const NurseryCore* core) {
-  for (;;) {
-    const NurseryCore* parent = parent_of(core);
-    if (parent == nullptr) return static_cast<const RootNursery*>(core)->runtime;
-    core = parent;
   }
 }
 
@@ -135,10 +123,10 @@ struct CloseWait {
 
 bool publish_close(Worker* /*worker*/, void* argument) {
   NurseryCore* core = static_cast<CloseWait*>(argument)->core;
-  const std::int64_t change = core->local - NurseryCore::kBias;
+  const std::int64_t change = core->local + NurseryCore::kClosing;
   core->local = 0;
   // acq_rel, partner: child_done(). From here on the last child to leave wakes the owner.
-  return core->remote.fetch_add(change, std::memory_order_acq_rel) + change != 0;
+  return core->remote.fetch_add(change, std::memory_order_acq_rel) + change != NurseryCore::kClosing;
 }
 
 // Runs what is left in the owner's own deque on this stack, then waits for the rest.
@@ -150,11 +138,17 @@ void await_children(Worker* worker, NurseryCore* core) {
       worker->deque.push(item);
       break;
     }
-    run_in_place<false>(worker, record_of(item));
+    Record* record = record_of(item);
+    if ((record->flags & Record::kFlagDetached) == 0) {
+      run_in_place_slow(worker, record);
+    } else if (call_in_place(worker, record)) {
+      record->act(record, Action::kDropResult);
+      free_record(worker, record);
+    }
     worker = current_worker();
   }
   // Acquire, partner: child_done()'s release.
-  if (core->local + core->remote.load(std::memory_order_acquire) == NurseryCore::kBias) return;
+  if (core->local + core->remote.load(std::memory_order_acquire) == 0) return;
   ensure_linked(core);  // So that a cancellation from above reaches the children while their owner sleeps.
   CloseWait wait{core};
   park(worker, publish_close, &wait, false, "the children of its scope");
@@ -165,6 +159,8 @@ Error error_of(const std::exception_ptr& failure) {
     std::rethrow_exception(failure);
   } catch (const FiberError& error) {
     return error.error();
+  } catch (const MemoryBudgetExhausted& error) {
+    return Error{ErrorCode::kMemoryBudgetExhausted, error.what()};
   } catch (const std::exception& error) {
     return Error{ErrorCode::kInternal, error.what()};
   } catch (...) {
@@ -173,6 +169,19 @@ Error error_of(const std::exception_ptr& failure) {
 }
 
 }  // namespace
+
+NurseryCore* parent_of(const NurseryCore* core) {
+  if (core->outer != nullptr && core->outer->owner_task == core->owner_task) return core->outer;
+  return core->owner_task == nullptr ? nullptr : core->owner_task->nursery;
+}
+
+RuntimeCore* runtime_of(const NurseryCore* core) {
+  for (;;) {
+    const NurseryCore* parent = parent_of(core);
+    if (parent == nullptr) return static_cast<const RootNursery*>(core)->runtime;
+    core = parent;
+  }
+}
 
 NurseryExtras* extras_of(NurseryCore* core) {
   NurseryExtras* extras = core->extras.load(std::memory_order_acquire);
@@ -303,7 +312,7 @@ void child_done(RuntimeCore* runtime, NurseryCore* core, Fiber* on) {
     return;
   }
   // acq_rel, partner: publish_close() and the acquire in await_children(): what the child did is done.
-  if (core->remote.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (core->remote.fetch_sub(1, std::memory_order_acq_rel) != NurseryCore::kClosing + 1) return;
   if (core->owner == nullptr) {
     runtime->root_empty.value.store(1, std::memory_order_release);
     runtime->root_empty.wake_all();
@@ -320,6 +329,7 @@ Result<void> close_slow(NurseryCore* core) {
   }
   Fiber* self = worker->fiber;
   if (self->scope != core) return Error{ErrorCode::kFailedPrecondition, "close the scopes opened inside it first"};
+  extras_of(core);  // So that a spawn sees that it is not open any more.
   NurseryState open = NurseryState::kOpen;
   core->state.compare_exchange_strong(open, NurseryState::kClosing, std::memory_order_acq_rel);
   await_children(worker, core);
@@ -357,6 +367,12 @@ void throw_close(Error error, NurseryCore* core) {
     throw Cancelled(core->cancel.load(std::memory_order_acquire));
   }
   throw_error(std::move(error));
+}
+
+void finish_slow(NurseryCore* core) {
+  Result<void> closed = close_slow(core);
+  if (!closed.ok()) throw_close(std::move(closed).take_error(), core);
+  dispose_nursery(core);
 }
 
 void dispose_nursery(NurseryCore* core) {
@@ -403,10 +419,9 @@ void open_slow(Worker* worker, NurseryCore* core) {
     core->owner = nullptr;
     throw_error(ErrorCode::kNurseryNotActive, "the profile `core` has no nurseries");
   }
-  if ((worker->hooks & kHookMeter) != 0) open_metered(worker, core);
 }
 
-Result<void> spawn_check(Worker* worker, NurseryCore* core, Record* record) {
+Result<void> spawn_check(Worker* worker, NurseryCore* core, Record* record, const Grant* grant) {
   Result<void> allowed;
   if ((worker->hooks & kHookCore) != 0) {
     allowed = Error{ErrorCode::kNurseryNotActive, "the profile `core` spawns nothing"};
@@ -414,12 +429,14 @@ Result<void> spawn_check(Worker* worker, NurseryCore* core, Record* record) {
     allowed = Error{ErrorCode::kNurseryNotActive, "the nursery is not open any more"}.with(
         "state", std::string(to_string(core->state.load())));
   } else if ((worker->hooks & kHookMeter) != 0) {
-    allowed = grant_meter(worker, core, record);
+    allowed = grant_meter(worker, core, record, grant);
   }
   if (allowed.ok()) {
     event(worker, Event::kSpawn, record->id);
     return {};
   }
+  if ((worker->hooks & kHookMeter) != 0) refuse_metered(worker);
+  worker->counters.refused.add(1);
   record->act(record, Action::kDropClosure);
   free_record(worker, record);
   child_done(worker->runtime, core, worker->fiber);

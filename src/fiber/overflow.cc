@@ -53,7 +53,7 @@ _Unwind_Reason_Code visit(_Unwind_Context* frame, void* argument) {
       registers[saved.greg] = static_cast<greg_t>(_Unwind_GetGR(frame, saved.column));
     }
     registers[REG_RIP] = static_cast<greg_t>(_Unwind_GetIP(frame));
-    registers[REG_RSP] = static_cast<greg_t>(_Unwind_GetGR(frame, 7));
+    registers[REG_RSP] = static_cast<greg_t>(_Unwind_GetCFA(frame));  // Where it stands after the call.
     walk->done = true;
     return _URC_END_OF_STACK;
   }

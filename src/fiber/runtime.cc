@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "fiber/blocking_pool.h"
+#include "fiber/meter_core.h"
 #include "fiber/overflow.h"
 #include "fiber/reactor.h"
 #include "fiber/runtime_core.h"
@@ -27,9 +28,11 @@ namespace rota::fiber {
 
 namespace detail {
 
-bool g_membarrier = false;
-
 namespace {
+
+bool g_membarrier = false;  // Set once, before any worker starts.
+// What a worker without membarrier looks at instead of the lot's word: somebody may always sleep.
+sync::Atomic<std::uint64_t> g_somebody_sleeps{1};
 
 bool register_membarrier() {
 #if ROTA_TSAN
@@ -101,7 +104,7 @@ RuntimeCore::RuntimeCore(const Config& checked)
     worker->solo = (worker_count == 1 || !config.enable_stealing) && !deterministic;
     worker->cancel_epoch = &cancel_epoch;
     worker->counters.spawned.add(static_cast<std::uint64_t>(i) << 48);
-    worker->idle_word = &lot.word();
+    worker->idle_word = g_membarrier || ROTA_TSAN ? &lot.word() : &g_somebody_sleeps;
     for (std::uint64_t& word : worker->random) word = seeds.next();
     std::uint8_t hooks = 0;
     if (config.profile == Profile::kCore) hooks |= kHookCore;
@@ -110,10 +113,12 @@ RuntimeCore::RuntimeCore(const Config& checked)
       hooks |= kHookMeter;
     }
     if (deterministic) hooks |= kHookDeterministic;
+    if (!g_membarrier && !ROTA_TSAN) hooks |= kHookFence;
     if (trace != nullptr) hooks |= kHookTrace;
     worker->hooks = hooks;
     workers.push_back(std::move(worker));
   }
+  if ((workers[0]->hooks & kHookMeter) != 0) meter = std::make_unique<RootMeter>(this, config);
   install_overflow_handler();
 }
 
@@ -235,6 +240,17 @@ Result<Config> Config::checked() const {
     default:
       return bad("profile", static_cast<int>(c.profile), "core, open, service, cluster or sovereign");
   }
+  if (c.yield_interval > (1U << 30)) return bad("yield_interval", c.yield_interval, "1 to 1073741824");
+  if (c.cancel_grace_ops > (1U << 30)) return bad("cancel_grace_ops", c.cancel_grace_ops, "0 to 1073741824");
+  const bool sovereign = c.profile == Profile::kSovereign;
+  if (!c.default_budget) {
+    c.default_budget = Budget{1'000'000, std::size_t{256} << 20, 65'535, 65'535, 65'535};
+    if (sovereign) c.default_budget->spawn_count = 0;
+  }
+  if (!c.on_exhausted) c.on_exhausted = sovereign ? OnExhausted::kWait : OnExhausted::kRecharge;
+  if (static_cast<int>(*c.on_exhausted) > 2) {
+    return bad("on_exhausted", static_cast<int>(*c.on_exhausted), "recharge, wait, cancel");
+  }
   if (static_cast<int>(c.victims) > 2)
     return bad("victims", static_cast<int>(c.victims), "random, round robin, most loaded");
   return c;
@@ -259,7 +275,7 @@ Runtime::~Runtime() {
 
 void Runtime::cancel_all() { cancel_nursery(&core_->root, CancelReason::kExplicit); }
 
-Result<void> Runtime::submit(Record* record, bool wait) {
+Result<void> Runtime::submit(Record* record, bool wait, const Grant* grant) {
   RuntimeCore& core = *core_;
   record->nursery = &core.root;
   record->join.store(kJoinNone, std::memory_order_relaxed);
@@ -267,7 +283,7 @@ Result<void> Runtime::submit(Record* record, bool wait) {
   record->cancel.store(0, std::memory_order_relaxed);
   record->flags = 0;
   record->registry.store(Record::kNoEntry, std::memory_order_relaxed);
-  record->meter = nullptr;
+  record->meter = 0;
   const auto refuse = [record](ErrorCode code, const char* message) {
     record->act(record, Action::kDropClosure);
     free_record(current_worker(), record);
@@ -290,6 +306,13 @@ Result<void> Runtime::submit(Record* record, bool wait) {
       }
       if (current_worker() != nullptr && current_worker()->runtime == &core) break;  // A task waits below, as a fiber.
       core.global_space.wait(core.global_mutex);
+    }
+    if (core.meter != nullptr) {
+      if (Result<void> granted = grant_outside(&core, record, grant); !granted.ok()) {
+        refuse(granted.code(), "");
+        leave();
+        return granted;
+      }
     }
     record->id = (std::uint64_t{0xffff} << 48) | ++core.outside_spawned;
     outside_event(&core, Event::kSpawn, record->id);
@@ -317,8 +340,7 @@ void Runtime::shutdown() {
   std::call_once(core.shutdown_once, [&core, this] {
     NurseryState open = NurseryState::kOpen;
     core.root.state.compare_exchange_strong(open, NurseryState::kClosing, std::memory_order_acq_rel);
-    const std::int64_t left =
-        core.root.remote.fetch_sub(NurseryCore::kBias, std::memory_order_acq_rel) - NurseryCore::kBias;
+    const std::int64_t left = core.root.remote.fetch_add(NurseryCore::kClosing, std::memory_order_acq_rel);
     if (core.deterministic) {
       if (left > 0) drive(nullptr);
     } else {
@@ -373,7 +395,7 @@ Stats Runtime::stats() const {
   for (const auto& worker : core_->workers) {
     const Counters& c = worker->counters;
     WorkerStats w;
-    w.spawned = c.spawned.get() & 0xffffffffffff;
+    w.spawned = (c.spawned.get() & 0xffffffffffff) - c.refused.get();
     w.completed = c.completed.get();
     w.cancelled = c.cancelled.get();
     w.failed = c.failed.get();

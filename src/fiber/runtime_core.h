@@ -21,6 +21,8 @@
 namespace rota::fiber::detail {
 
 struct TokenState;
+struct ScopeMeter;
+struct RootMeter;
 class Reactor;
 class BlockingPool;
 class Trace;
@@ -50,6 +52,7 @@ struct NurseryExtras {
   Nanoseconds deadline = kNever;
   Timer deadline_timer;
   bool deadline_armed = false;
+  ScopeMeter* meter = nullptr;  // If it says something about budgets; the owner's, set before there is a child.
 };
 
 // The nursery of tasks that were spawned from outside. It never closes before the runtime does.
@@ -70,6 +73,7 @@ struct RuntimeCore {
   Timers timers;
   std::unique_ptr<Reactor> reactor;
   std::unique_ptr<Trace> trace;  // Null unless Config::trace_events.
+  std::unique_ptr<RootMeter> meter;  // Null in profiles that do not meter.
   std::unique_ptr<BlockingPool> helpers;  // Goes before what its threads use when they wake a task.
   sync::Atomic<std::uint32_t> cancel_epoch{1};
   sync::Atomic<bool> stopping{false};
@@ -140,6 +144,9 @@ inline void outside_event(RuntimeCore* runtime, Event what, std::uint64_t id) {
 }
 
 // nursery.cc
+// The nursery around this one: the next open scope of the same task, or the nursery of that task.
+NurseryCore* parent_of(const NurseryCore* core);
+RuntimeCore* runtime_of(const NurseryCore* core);
 NurseryExtras* extras_of(NurseryCore* core);
 void ensure_linked(NurseryCore* core);
 void register_task(Record* task, Fiber* fiber);
@@ -176,12 +183,15 @@ void release_records(Worker* worker);
 // runtime.cc
 void add_timer(RuntimeCore* runtime, Timer* timer);
 
-// meter.cc
-// Gives a new task its budget and capabilities, or refuses.
-Result<void> grant_meter(Worker* worker, NurseryCore* core, Record* record);
+// meter_grant.cc
+// Gives a new task its budget and capabilities, or refuses. `grant` may be null.
+Result<void> grant_meter(Worker* worker, NurseryCore* core, Record* record, const Grant* grant);
+// The same for a task from outside. REQUIRES: metered; global_mutex held.
+Result<void> grant_outside(RuntimeCore* runtime, Record* record, const Grant* grant);
 // Takes back what a task has not used.
 void settle_meter(Worker* worker, Record* record);
-void open_metered(Worker* worker, NurseryCore* core);
+// A spawn was refused.
+void refuse_metered(Worker* worker);
 void close_metered(Worker* worker, NurseryCore* core);
 
 }  // namespace rota::fiber::detail

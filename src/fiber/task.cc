@@ -7,6 +7,7 @@
 #include <bit>
 
 #include "fiber/runtime_core.h"
+#include "rota/fiber/meter.h"
 
 namespace rota::fiber::detail {
 
@@ -47,8 +48,6 @@ void execute(Worker* worker, Record* record) {
   set_state(record, TaskState::kRunning);
   event(worker, Event::kStart, record->id);
   record->act(record, Action::kRun);
-  if ((record->flags & Record::kFlagOverflow) != 0) [[unlikely]]
-    abandon_scopes(fiber, record);
   fiber->task = outer;
 }
 
@@ -80,6 +79,7 @@ void throw_outcome(Record* record, std::exception_ptr* slot) {
   const auto reason = static_cast<CancelReason>(record->cancel.load(std::memory_order_relaxed) & 0x0f);
   record->act(record, Action::kDropResult);
   free_record(current_worker(), record);
+  if ((flags & Record::kFlagBudget) != 0 && (flags & Record::kFlagFailed) == 0) throw BudgetExhausted();
   if (error != nullptr) std::rethrow_exception(error);
   if ((flags & Record::kFlagOverflow) != 0) {
     throw_error(ErrorCode::kStackOverflow, "the task's stack overflowed; raise Config::stack_bytes or recurse less");
@@ -111,6 +111,14 @@ void await_canceller(Record* record) {
 // The task's function is over, or was never called. Stores the end, tells who waits, leaves the nursery -- last,
 // because the nursery may be gone then.
 void finish_task(Worker* worker, Record* record) {
+  if ((record->flags & Record::kFlagOverflow) != 0) [[unlikely]] {
+    // Its frames are gone; the scopes that it had open there are closed on its behalf.
+    Fiber* fiber = worker->fiber;
+    Record* outer = std::exchange(fiber->task, record);
+    abandon_scopes(fiber, record);
+    fiber->task = outer;
+    worker = current_worker();
+  }
   NurseryCore* nursery = record->nursery;
   RuntimeCore* runtime = worker->runtime;
   TaskState end = TaskState::kCompleted;

@@ -316,7 +316,15 @@ void SpinLock::lock_slow() {
   }
 }
 
-void wake_sleeper(Worker* worker) { worker->runtime->wake_one(); }
+void wake_sleeper(Worker* worker) {
+  RuntimeCore* runtime = worker->runtime;
+  if ((worker->hooks & kHookFence) != 0) {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    const std::uint64_t idle = runtime->lot.word().load(std::memory_order_relaxed);
+    if (ParkingLot::sleepers(idle) == 0 || ParkingLot::searchers(idle) != 0) return;
+  }
+  runtime->wake_one();
+}
 
 Fiber* loop_fiber(Worker* worker) {
   if (Fiber* fiber = worker->spare; fiber != nullptr) {

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "rota/fiber/budget.h"
+#include "rota/fiber/capability.h"
 #include "rota/result.h"
 
 namespace rota::fiber {
@@ -37,6 +39,13 @@ struct Config {
   std::uint32_t yield_interval = 0;  // 0: the profile's (service 1024, cluster 512). Required for sovereign.
   std::uint64_t seed = 0x526f7461;   // Of victim choice and select; not of order.
   bool guard_stacks = true;          // False: only a canary tells of an overflow.
+
+  // Budgets, in the profiles that meter (budget.h, capability.h).
+  Reserve root_budget = kPlenty;              // The pool that everything comes from.
+  std::optional<Budget> default_budget{};     // Of a task; none: the profile's. No spawns by default in sovereign.
+  std::optional<OnExhausted> on_exhausted{};  // None: recharge from the pool; in sovereign: wait.
+  std::optional<Grant> root_grant{};          // Of tasks from outside; none: as any task without a grant.
+  std::uint32_t cancel_grace_ops = 1 << 20;   // What metered code that does not notice its cancellation may still use.
   // Helper threads of blocking(), at most. 1 to 4096.
   std::size_t blocking_threads = 64;
   std::size_t trace_events = 0;      // Of each worker, for write_trace(); the oldest goes first. 0: no trace.

@@ -28,6 +28,9 @@ class Cancelled : public FiberError {
   explicit Cancelled(CancelReason reason);
   [[nodiscard]] CancelReason reason() const noexcept { return reason_; }
 
+ protected:
+  Cancelled(CancelReason reason, Error error) : FiberError(std::move(error)), reason_(reason) {}
+
  private:
   CancelReason reason_;
 };

@@ -19,7 +19,11 @@
 #include <vector>
 
 #include "rota/fiber/cancel.h"
+#include "rota/fiber/budget.h"
+#include "rota/fiber/capability.h"
+#include "rota/fiber/detail/charge.h"
 #include "rota/fiber/detail/core.h"
+#include "rota/fiber/meter.h"
 #include "rota/fiber/task.h"
 
 namespace rota::fiber {
@@ -27,13 +31,19 @@ namespace rota::fiber {
 namespace detail {
 void open_slow(Worker* worker, NurseryCore* core);
 Result<void> close_slow(NurseryCore* core);
+// Closes and frees; throws the failure, or Cancelled.
+void finish_slow(NurseryCore* core);
 // Cancels and waits if it is still open; frees what it has.
 void dispose_nursery(NurseryCore* core);
 void arm_deadline(NurseryCore* core, std::chrono::nanoseconds duration);
 void cancel_nursery(NurseryCore* core, CancelReason reason);
 [[noreturn]] void throw_close(Error error, NurseryCore* core);
 // The checks that cost: budgets, capabilities, profile, trace. Null when the spawn may go on.
-Result<void> spawn_check(Worker* worker, NurseryCore* core, Record* record);
+Result<void> spawn_check(Worker* worker, NurseryCore* core, Record* record, const Grant* grant);
+// Meters the children as the options say. Throws BudgetExhausted, CapabilityDenied.
+void open_metered(Worker* worker, NurseryCore* core, const NurseryOptions& options);
+std::shared_ptr<SupervisorState> supervise(NurseryCore* nursery);
+PoolAudit pool_audit(NurseryCore* nursery);
 void sample_spawn(Record* record);
 }  // namespace detail
 
@@ -53,8 +63,13 @@ class Nursery {
     core_.outer = fiber->scope;
     core_.seen_epoch.store(fiber->task->nursery->seen_epoch.load(std::memory_order_relaxed), std::memory_order_relaxed);
     fiber->scope = &core_;
-    if (worker->hooks != 0) [[unlikely]]
+    if ((worker->hooks & ~detail::kHookMeter) != 0) [[unlikely]]
       detail::open_slow(worker, &core_);
+  }
+  // A nursery that meters its children in its own way. Throws BudgetExhausted if the pool around it has not as much as
+  // its own shall have, CapabilityDenied without the CapBudget that this needs.
+  explicit Nursery(const NurseryOptions& options) : Nursery() {
+    detail::open_metered(detail::current_worker(), &core_, options);
   }
   // A nursery that was not closed is cancelled and waited for.
   ~Nursery() {
@@ -89,6 +104,31 @@ class Nursery {
     if (record.pointer == nullptr) [[unlikely]]
       detail::throw_error(std::move(record.error).take_error());
   }
+  // The same with a budget and capabilities of its own. CapabilityDenied if they are wider than the caller's.
+  template <class F>
+  auto spawn(const Grant& grant, F&& f) -> Task<std::invoke_result_t<std::decay_t<F>>> {
+    using T = std::invoke_result_t<std::decay_t<F>>;
+    detail::ErrorOr<detail::ResultRecord<T>*> record = make<T>(std::forward<F>(f), 0, &grant);
+    if (record.pointer == nullptr) [[unlikely]]
+      detail::throw_error(std::move(record.error).take_error());
+    return Task<T>(record.pointer);
+  }
+  template <class F>
+  auto try_spawn(const Grant& grant, F&& f) -> Result<Task<std::invoke_result_t<std::decay_t<F>>>> {
+    using T = std::invoke_result_t<std::decay_t<F>>;
+    detail::ErrorOr<detail::ResultRecord<T>*> record = make<T>(std::forward<F>(f), 0, &grant);
+    if (record.pointer == nullptr) [[unlikely]]
+      return std::move(record.error).take_error();
+    return Task<T>(record.pointer);
+  }
+  template <class F>
+  void launch(const Grant& grant, F&& f) {
+    using T = std::invoke_result_t<std::decay_t<F>>;
+    detail::ErrorOr<detail::ResultRecord<T>*> record =
+        make<T>(std::forward<F>(f), detail::Record::kFlagDetached, &grant);
+    if (record.pointer == nullptr) [[unlikely]]
+      detail::throw_error(std::move(record.error).take_error());
+  }
   // Runs `f(token)`, with a token that is cancelled when the task is.
   template <class F>
   auto spawn_cancellable(F&& f) -> Task<std::invoke_result_t<std::decay_t<F>, CancelToken&>> {
@@ -113,10 +153,18 @@ class Nursery {
   // Waits for all children. A child's failure comes before cancellation before success: the error's code is the
   // failure's, or Cancelled, or DeadlineExceeded. Only the fiber that opened the nursery may close it.
   Result<void> close() {
-    if (closed_quietly()) [[likely]]
-      return {};
     return detail::close_slow(&core_);
   }
+
+  // Recharges a task of this nursery, or below it, that is out of budget; see Supervisor::recharge().
+  template <class T>
+  [[nodiscard]] Result<void> recharge(const Task<T>& task, const Budget& amount) {
+    return detail::recharge_task(&core_, task.id(), amount);
+  }
+  // For whoever shall recharge them. By the task that opened the nursery, before it spawns.
+  [[nodiscard]] Supervisor supervisor() { return Supervisor(detail::supervise(&core_)); }
+  // The books of the pool that its children draw from.
+  [[nodiscard]] PoolAudit audit() { return detail::pool_audit(&core_); }
 
   [[nodiscard]] NurseryState state() const { return core_.state.load(std::memory_order_acquire); }
   [[nodiscard]] CancelReason cancel_reason() const { return core_.cancel.load(std::memory_order_acquire); }
@@ -130,7 +178,8 @@ class Nursery {
   friend auto with_deadline(std::chrono::nanoseconds duration, G&& body);
 
   template <class T, class F>
-  [[gnu::always_inline]] detail::ErrorOr<detail::ResultRecord<T>*> make(F&& f, std::uint8_t flags) {
+  [[gnu::always_inline]] detail::ErrorOr<detail::ResultRecord<T>*> make(F&& f, std::uint8_t flags,
+                                                                        const Grant* grant = nullptr) {
     using namespace detail;
     using R = TaskRecord<std::decay_t<F>, T>;
     Worker* worker = current_worker();
@@ -147,15 +196,18 @@ class Nursery {
     record->flags = flags;
     record->registry.store(Record::kNoEntry, std::memory_order_relaxed);
     record->id = worker->counters.spawned.next();
-    record->meter = nullptr;
+    record->meter = worker->fresh_meter;
     if (core_.owner == worker->fiber) [[likely]] {
       core_.local += 1;
     } else {
       core_.remote.fetch_add(1, std::memory_order_relaxed);
     }
-    if (worker->hooks != 0 || core_.state.load(std::memory_order_relaxed) != NurseryState::kOpen) [[unlikely]] {
-      if (Result<void> refused = spawn_check(worker, &core_, record); !refused.ok()) {
-        return {nullptr, std::move(refused)};
+    const bool special = grant != nullptr || core_.extras.load(std::memory_order_relaxed) != nullptr;
+    if (worker->hooks != 0 || special) [[unlikely]] {
+      if (special || !charge_spawn_quickly(worker, &core_)) {
+        if (Result<void> refused = spawn_check(worker, &core_, record, grant); !refused.ok()) {
+          return {nullptr, std::move(refused)};
+        }
       }
     }
     if ((record->id & 63) == 0) [[unlikely]]
@@ -165,28 +217,18 @@ class Nursery {
     return {record, {}};
   }
 
-  // The end of a nursery in which nothing unusual happened and nothing is left.
-  [[gnu::always_inline]] bool closed_quietly() {
-    // Acquire, partner: the release of the children that ended elsewhere.
-    if (core_.owner == nullptr || core_.local != 0 ||
-        core_.remote.load(std::memory_order_acquire) != detail::NurseryCore::kBias ||
-        core_.extras.load(std::memory_order_relaxed) != nullptr ||
-        core_.state.load(std::memory_order_relaxed) != NurseryState::kOpen) {
-      return false;
-    }
-    detail::Fiber* fiber = core_.owner;
-    if (fiber->scope != &core_) [[unlikely]]
-      return false;
-    fiber->scope = core_.outer;
-    core_.state.store(NurseryState::kClosed, std::memory_order_relaxed);
-    core_.owner = nullptr;
-    return true;
+  // Is nothing left, and did nothing unusual happen? Acquire, partner: the release of the children that ended elsewhere.
+  [[gnu::always_inline]] bool is_quiet() const {
+    return (core_.local | core_.remote.load(std::memory_order_acquire) |
+            reinterpret_cast<std::intptr_t>(core_.extras.load(std::memory_order_relaxed))) == 0;
   }
-  void close_or_throw() {
-    if (closed_quietly()) [[likely]]
-      return;
-    Result<void> closed = detail::close_slow(&core_);
-    if (!closed.ok()) detail::throw_close(std::move(closed).take_error(), &core_);
+  // The end of with_scope(), after which no destructor runs.
+  [[gnu::always_inline]] void finish() {
+    if (is_quiet()) [[likely]] {
+      core_.owner->scope = core_.outer;
+    } else {
+      detail::finish_slow(&core_);
+    }
   }
 
   detail::NurseryCore core_{};
@@ -196,13 +238,42 @@ class Nursery {
 template <class F>
 auto with_scope(F&& body) -> std::invoke_result_t<F, Nursery&> {
   using T = std::invoke_result_t<F, Nursery&>;
-  Nursery nursery;  // If the body throws, its destructor cancels, waits, and the exception goes on.
+  union Holder {  // Destroyed by hand: on the normal path finish() has done what there is to do.
+    Nursery nursery;
+    Holder() : nursery() {}
+    ~Holder() {}  // NOLINT(modernize-use-equals-default)
+  } holder;
+  try {
+    if constexpr (std::is_void_v<T>) {
+      std::forward<F>(body)(holder.nursery);
+      holder.nursery.finish();
+    } else {
+      T value = std::forward<F>(body)(holder.nursery);
+      holder.nursery.finish();
+      return value;
+    }
+  } catch (...) {
+    holder.nursery.~Nursery();  // Cancels, waits; then the exception goes on.
+    throw;
+  }
+}
+
+// The same in a nursery that meters its children in its own way.
+template <class F>
+auto with_scope(const NurseryOptions& options, F&& body) -> std::invoke_result_t<F, Nursery&> {
+  using T = std::invoke_result_t<F, Nursery&>;
+  Nursery nursery(options);  // If the body throws, its destructor cancels, waits, and the exception goes on.
+  const auto finish = [&nursery] {
+    if (Result<void> closed = nursery.close(); !closed.ok()) {
+      detail::throw_close(std::move(closed).take_error(), nursery.core());
+    }
+  };
   if constexpr (std::is_void_v<T>) {
     std::forward<F>(body)(nursery);
-    nursery.close_or_throw();
+    finish();
   } else {
     T value = std::forward<F>(body)(nursery);
-    nursery.close_or_throw();
+    finish();
     return value;
   }
 }

@@ -64,9 +64,34 @@ class Runtime {
   auto spawn(F&& f) -> Task<std::invoke_result_t<std::decay_t<F>>> {
     using T = std::invoke_result_t<std::decay_t<F>>;
     auto* record = make<T>(std::forward<F>(f));
-    submit(record, true).value();
+    if (Result<void> taken = submit(record, true); !taken.ok()) detail::throw_error(std::move(taken).take_error());
     return Task<T>(record);
   }
+  // The same with a budget and capabilities of its own, which come from the runtime.
+  template <class F>
+  auto run(const Grant& grant, F&& f) -> std::invoke_result_t<std::decay_t<F>> {
+    auto task = spawn(grant, std::forward<F>(f));
+    if (deterministic()) drive(task.record());
+    return task.get();
+  }
+  template <class F>
+  auto spawn(const Grant& grant, F&& f) -> Task<std::invoke_result_t<std::decay_t<F>>> {
+    using T = std::invoke_result_t<std::decay_t<F>>;
+    auto* record = make<T>(std::forward<F>(f));
+    if (Result<void> taken = submit(record, true, &grant); !taken.ok()) {
+      detail::throw_error(std::move(taken).take_error());
+    }
+    return Task<T>(record);
+  }
+  // Recharges, from the root pool, a task that draws from it and is out of budget.
+  template <class T>
+  [[nodiscard]] Result<void> recharge(const Task<T>& task, const Budget& amount) {
+    return recharge(task.id(), amount);
+  }
+  [[nodiscard]] Result<void> recharge(std::uint64_t task_id, const Budget& amount);
+  // The books of the root pool; exact when nothing runs.
+  [[nodiscard]] PoolAudit audit() const;
+
   // QueueFull instead of waiting.
   template <class F>
   auto try_spawn(F&& f) -> Result<Task<std::invoke_result_t<std::decay_t<F>>>> {
@@ -102,7 +127,7 @@ class Runtime {
     return record;
   }
   // Refused: Closed after shutdown(), QueueFull, NurseryNotActive in profile `core`. Frees the record then.
-  Result<void> submit(detail::Record* record, bool wait);
+  Result<void> submit(detail::Record* record, bool wait, const Grant* grant = nullptr);
   void drive(detail::Record* until);
 
   std::unique_ptr<detail::RuntimeCore> core_;

@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "rota/fiber/detail/charge.h"
 #include "rota/fiber/detail/core.h"
 #include "rota/fiber/error.h"
 
@@ -48,13 +49,17 @@ void drop_handle(Record* record);
 void throw_no_task();
 [[nodiscard]] TaskState observed_state(const Record* record);
 
-// Calls a task, just popped by its nursery's owner, on top of the current stack. If kJoining, the caller holds the only
-// handle, so that nobody else can be waiting; otherwise somebody may, and the record may be gone on return.
-template <bool kJoining>
-[[gnu::always_inline]] inline void run_in_place(Worker* worker, Record* record) {
-  constexpr std::uint8_t kUnusual = Record::kFlagFailed | Record::kFlagCancelled | Record::kFlagOverflow;
-  if (cancelled_before_run(worker, record) || worker->hooks != 0 || !record->plain_entry()) [[unlikely]] {
-    return run_in_place_slow(worker, record);
+// Calls a task, just popped by its nursery's owner, on top of the current stack. True: it ended plainly, has left its
+// nursery, and its record is the caller's. False: it was not plain, and has been finished to the end (its record may be
+// gone if it is detached). `worker` is the current one on return.
+[[gnu::always_inline]] inline bool call_in_place(Worker*& worker, Record* record) {
+  constexpr std::uint8_t kUnusual =
+      Record::kFlagFailed | Record::kFlagCancelled | Record::kFlagOverflow | Record::kFlagNeverRan;
+  if (cancelled_before_run(worker, record) || (worker->hooks & ~kHookMeter) != 0 || !record->plain_entry())
+      [[unlikely]] {
+    run_in_place_slow(worker, record);
+    worker = current_worker();
+    return false;
   }
   Fiber* fiber = worker->fiber;
   Record* outer = fiber->task;
@@ -63,21 +68,25 @@ template <bool kJoining>
   record->act(record, Action::kRun);
   worker = current_worker();
   fiber->task = outer;
-  const bool detached = (record->flags & Record::kFlagDetached) != 0;
-  if ((record->flags & kUnusual) != 0 || !record->plain_entry() || (!kJoining && !detached)) [[unlikely]] {
-    return finish_task(worker, record);
+  if ((record->flags & kUnusual) != 0 || !record->plain_entry()) [[unlikely]] {
+    finish_task(worker, record);
+    worker = current_worker();
+    return false;
   }
+  if (record->meter != 0) [[unlikely]]
+    settle_quickly(worker, record);
   worker->counters.completed.add(1);
   record->nursery->local -= 1;
-  if constexpr (!kJoining) {
-    record->act(record, Action::kDropResult);
-    return free_record(worker, record);
-  }
+  return true;
+}
+
+// The end of a plain task whose handle the caller holds: nobody else can be waiting for it.
+[[gnu::always_inline]] inline void settle_in_place(Record* record) {
   set_state(record, TaskState::kCompleted);
   light_fence();  // Partner: cancel_task()'s heavy_fence(): it sees the terminal state, or this sees its mark.
-  if (record->cancel.load(std::memory_order_relaxed) != 0) [[unlikely]]
+  if (record->cancel.load(std::memory_order_relaxed) != 0) [[unlikely]] {
     await_canceller(record);
-  record->join.store(kJoinDone, std::memory_order_release);
+  }
 }
 
 // Has the task ended, so that its record is the handle's alone? (The terminal state is published a moment earlier.)
@@ -86,24 +95,36 @@ inline bool is_terminal_now(const Record* record) {
 }
 
 // Is there room on this stack to call another task?
-inline bool stack_left(const Fiber* fiber) {
-  return static_cast<std::byte*>(__builtin_frame_address(0)) > fiber->floor;
+[[gnu::always_inline]] inline bool stack_left(const Fiber* fiber) {
+#if defined(__x86_64__)
+  std::byte* here;
+  asm("movq %%rsp, %0" : "=r"(here));  // Not the frame's address: that would cost a frame pointer.
+#else
+  auto* here = static_cast<std::byte*>(__builtin_frame_address(0));
+#endif
+  return here > fiber->floor;
 }
 
-[[gnu::always_inline]] inline bool join(Record* record) {
-  if (is_terminal_now(record)) return true;
-  Worker* worker = current_worker();
-  // In place only a child of the innermost scope of this very fiber: it is waited for anyway, and whatever cancels
-  // this wait cancels the child as well.
-  if (worker != nullptr && worker->fiber->scope == record->nursery && stack_left(worker->fiber) &&
-      (worker->hooks & kHookDeterministic) == 0) [[likely]] {
-    if (worker->solo ? worker->deque.pop_if<true>(item_of(record)) : worker->deque.pop_if<false>(item_of(record)))
-        [[likely]] {
-      run_in_place<true>(worker, record);
-      return true;
-    }
+// Takes `record` out of this worker's deque if it is the newest there and may be called on this stack: only a child of
+// the innermost scope of this very fiber, which is waited for anyway; whatever cancels this wait cancels it as well.
+[[gnu::always_inline]] inline bool take_for_join(Worker* worker, Record* record) {
+  if (worker == nullptr || worker->fiber->scope != record->nursery || !stack_left(worker->fiber) ||
+      (worker->hooks & kHookDeterministic) != 0) [[unlikely]] {
+    return false;
   }
-  return join_slow(record, nullptr);
+  return worker->solo ? worker->deque.pop_if<true>(item_of(record)) : worker->deque.pop_if<false>(item_of(record));
+}
+
+// Waits until `record` has ended. Throws Cancelled if the waiter is cancelled.
+inline void join(Record* record) {
+  if (is_terminal_now(record)) return;
+  Worker* worker = current_worker();
+  if (!take_for_join(worker, record)) {
+    join_slow(record, nullptr);
+  } else if (call_in_place(worker, record)) {
+    settle_in_place(record);
+    record->join.store(kJoinDone, std::memory_order_release);
+  }
 }
 
 template <class F, class T>
@@ -163,11 +184,29 @@ class [[nodiscard]] Task {
 
   // Waits, then returns the result or rethrows what the task threw; Cancelled if the task, or the caller while it
   // waited, was cancelled. Uses the handle up: a second get() throws FailedPrecondition.
-  T get() {
-    if (record_ == nullptr) [[unlikely]]
-      detail::throw_no_task();
-    detail::join(record_);
-    return take();
+  [[gnu::always_inline]] T get() {
+    using namespace detail;
+    ResultRecord<T>* record = record_;
+    if (record == nullptr) [[unlikely]] {
+      throw_no_task();
+    }
+    Worker* worker = current_worker();
+    if (take_for_join(worker, record)) [[likely]] {
+      record_ = nullptr;
+      if (call_in_place(worker, record)) [[likely]] {
+        settle_in_place(record);
+        if constexpr (std::is_void_v<T>) {
+          return free_record(worker, record);
+        } else {
+          T value = std::move(record->value);
+          record->value.~T();
+          free_record(worker, record);
+          return value;
+        }
+      }
+      record_ = record;
+    }
+    return get_slow();
   }
 
   // Waits until the task has ended, whatever its end. Throws only Cancelled, when the caller is.
@@ -213,6 +252,10 @@ class [[nodiscard]] Task {
   [[nodiscard]] bool valid() const { return record_ != nullptr; }
 
  private:
+  [[gnu::noinline]] T get_slow() {
+    if (!detail::is_terminal_now(record_)) detail::join_slow(record_, nullptr);
+    return take();
+  }
   T take() {
     detail::ResultRecord<T>* record = std::exchange(record_, nullptr);
     if (record->flags != 0 && record->state.load(std::memory_order_relaxed) != TaskState::kCompleted) [[unlikely]] {

@@ -19,7 +19,7 @@ void push_yielded(Worker* worker, void* fiber);
   using namespace detail;
   Worker* worker = current_worker();
   // Every 64th time, and whenever something is watched, the long way round: it looks at the shared queues, too.
-  if (worker == nullptr || worker->hooks != 0 || (++worker->tick & 63) == 0) [[unlikely]]
+  if (worker == nullptr || (worker->hooks & ~kHookMeter) != 0 || (++worker->tick & 63) == 0) [[unlikely]]
     return yield_slow();
   const Item item = worker->solo ? worker->deque.take_top<true>() : worker->deque.take_top<false>();
   if (item == 0) return;

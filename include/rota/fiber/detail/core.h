@@ -37,17 +37,16 @@ struct Meter;
 // A fence that is free on the frequent side. light_fence() keeps the compiler from reordering and nothing else;
 // heavy_fence() makes every other thread of the process pass a full fence (membarrier). A store, light_fence() and a
 // load here, against a store, heavy_fence() and a load there: at least one of the two loads sees the other's store.
-// Where the kernel has no membarrier, both are full fences. Under the interleaving checker both are, too.
+// Where the kernel has no membarrier, every worker takes the paths that fence in full (kHookFence). Under
+// ThreadSanitizer and the interleaving checker both are full fences.
 #if defined(ROTA_INTERLEAVE) && ROTA_INTERLEAVE
 inline void light_fence() { sync::fence(std::memory_order_seq_cst); }
 inline void heavy_fence() { sync::fence(std::memory_order_seq_cst); }
+#elif ROTA_TSAN
+inline void light_fence() { sync::fence(std::memory_order_seq_cst); }
+void heavy_fence();
 #else
-extern bool g_membarrier;  // Set once, before any worker starts.
-inline void light_fence() {
-  if (!g_membarrier) [[unlikely]]
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-}
+inline void light_fence() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 void heavy_fence();
 #endif
 
@@ -92,7 +91,7 @@ struct Record {
   sync::Atomic<std::uint32_t>
       registry;  // Index in its nursery's registry (under that lock), kNoEntry, or kSampled + time.
   std::uint64_t id;
-  Meter* meter;  // Null when unmetered.
+  std::uint64_t meter;  // What it may still use (charge.h); 0 when unmetered.
 
   static constexpr std::uint32_t kNoEntry = ~std::uint32_t{0};
   // Before a sampled task runs, `registry` holds when it became ready.
@@ -105,7 +104,9 @@ struct Record {
   static constexpr std::uint8_t kFlagFailed = 2;       // An exception is stored: the task failed.
   static constexpr std::uint8_t kFlagCancelled = 4;    // An exception is stored: Cancelled, while being cancelled.
   static constexpr std::uint8_t kFlagOverflow = 8;     // The stack overflowed; nothing was unwound, nothing is stored.
-  static constexpr std::uint8_t kFlagNeverRan = 32;    // Cancelled in the queue; nothing is stored.
+  static constexpr std::uint8_t kFlagHeld = 16;        // In code that must not be interrupted by a metered yield.
+  static constexpr std::uint8_t kFlagNeverRan = 32;    // Cancelled in the queue, or abandoned; nothing is stored.
+  static constexpr std::uint8_t kFlagBudget = 64;      // Cancelled because its budget was used up.
 };
 static_assert(sizeof(Record) == 48);
 
@@ -155,16 +156,17 @@ inline Record* record_of(Item item) { return reinterpret_cast<Record*>(item); }
 
 // ---------------------------------------------------------------------------------------------------------- nursery
 // Counts its children in two parts: `local` is changed only on the fiber that opened the nursery and needs no locked
-// instruction; everyone else changes `remote`. To close, the owner moves `local` over and takes kBias away; from then
-// on `remote` is the number of live children, and whoever brings it to 0 resumes the owner.
+// instruction; everyone else changes `remote`, which may therefore be negative. To close, the owner adds `local` and
+// kClosing to it; from then on `remote` - kClosing is the number of live children, and whoever brings that to 0 resumes
+// the owner. A nursery that was cancelled always has extras.
 struct NurseryCore {
-  static constexpr std::int64_t kBias = std::int64_t{1} << 48;
+  static constexpr std::int64_t kClosing = std::int64_t{1} << 48;
 
   Record* owner_task;  // The task that opened it; null for a runtime's root.
   Fiber* owner;        // The stack that it is on.
   NurseryCore* outer;  // The scope around it on the same stack, or null.
   std::int64_t local = 0;
-  sync::Atomic<std::int64_t> remote{kBias};
+  sync::Atomic<std::int64_t> remote{0};
   sync::Atomic<NurseryState> state{NurseryState::kOpen};
   sync::Atomic<CancelReason> cancel{CancelReason::kNone};
   bool failure_cancels = true;                   // False for a runtime's root: its tasks are strangers to each other.
@@ -191,6 +193,7 @@ class Counter {
 struct Counters {
   Counter spawned;  // Starts at index << 48, so that it gives each task its id.
   Counter completed, cancelled, failed;
+  Counter refused;  // Spawns that were counted, and then refused.
   Counter steals, failed_steals, parks, park_ns, exhaustions;
   Counter latency_samples, latency_sum_ns;
   std::array<Counter, 40> latency_log2;  // Samples with latency in [2^i, 2^(i+1)) ns.
@@ -218,6 +221,7 @@ inline constexpr std::uint8_t kHookMeter = 1;          // Budgets or capabilitie
 inline constexpr std::uint8_t kHookTrace = 2;          // Events are recorded.
 inline constexpr std::uint8_t kHookDeterministic = 4;  // One thread plays all workers.
 inline constexpr std::uint8_t kHookCore = 8;           // Profile `core`: spawning is an error.
+inline constexpr std::uint8_t kHookFence = 16;         // No membarrier: light_fence() is not enough.
 
 struct alignas(sync::kCacheLineBytes) Worker {
   explicit Worker(std::size_t queue_size) : deque(queue_size) {}
@@ -235,6 +239,10 @@ struct alignas(sync::kCacheLineBytes) Worker {
   std::uint32_t tick = 0;
   std::array<FreeSlot*, kSizeClasses> free{};
   std::array<std::uint32_t, kSizeClasses> free_count{};
+  std::uint64_t fresh_meter = 0;      // What a new task's Record::meter is.
+  Counter spent_ops, spent_spawns;    // By tasks whose account was in that word.
+  Counter not_inline, inline_opened;  // Spawns without such a word (or refused); words that became a Meter.
+  Counter meters_ended;               // Tasks that ended with a Meter.
   Fiber* spare = nullptr;  // Stacks that stand in the loop, ready to go on.
   std::uint32_t spare_count = 0;
   sync::Atomic<std::uint32_t>* cancel_epoch = nullptr;

@@ -1,0 +1,146 @@
+// Capability contexts: who may do what, and how much of it is in use (F-14).
+#include "rota/fiber/capability.h"
+
+#include <mutex>
+#include <string>
+
+#include "fiber/meter_core.h"
+#include "rota/assert.h"
+#include "rota/fiber/error.h"
+
+namespace rota::fiber::detail {
+
+namespace {
+
+// Calls take(context) for the context and all it came from, from the inside out, each under its lock; if one refuses,
+// undoes those before it with undo(context).
+template <class Take, class Undo>
+bool take_along(CapContext* caps, const Take& take, const Undo& undo) {
+  for (CapContext* at = caps; at != nullptr; at = at->giver) {
+    bool taken = false;
+    {
+      std::lock_guard guard(at->lock);
+      taken = take(at);
+    }
+    if (taken) continue;
+    for (CapContext* back = caps; back != at; back = back->giver) {
+      std::lock_guard guard(back->lock);
+      undo(back);
+    }
+    return false;
+  }
+  return true;
+}
+
+template <class Undo>
+void undo_along(CapContext* caps, const Undo& undo) {
+  for (CapContext* at = caps; at != nullptr; at = at->giver) {
+    std::lock_guard guard(at->lock);
+    undo(at);
+  }
+}
+
+Error denied(std::string_view capability, std::string_view why) {
+  return Error{ErrorCode::kCapabilityDenied, std::string(capability) + std::string(why)}.with("capability",
+                                                                                              std::string(capability));
+}
+
+}  // namespace
+
+CapContext* add_reference(CapContext* caps) {
+  // Relaxed: the caller has a reference, or is the one who runs the task that has.
+  if (caps != nullptr) caps->references.fetch_add(1, std::memory_order_relaxed);
+  return caps;
+}
+
+void drop_reference(CapContext* caps) {
+  // A loop, not recursion: a chain of givers is as long as the user makes it. acq_rel, partner: the other drops.
+  while (caps != nullptr && caps->references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    CapContext* giver = caps->giver;
+    delete caps;
+    caps = giver;
+  }
+}
+
+CapContext* no_rights() {
+  static auto* nothing = new CapContext;  // Has a reference of its own for ever.
+  return nothing;
+}
+
+Result<CapContext*> pass_on(CapContext* giver, const Capabilities& rights) {
+  if (giver != nullptr) {
+    const Capabilities& has = giver->rights;
+    const auto wider = [](std::string_view capability) {
+      return denied(capability, " cannot be passed on wider than it is held, or without being held");
+    };
+    if (rights.spawn && (!has.spawn || rights.spawn->max_tasks > has.spawn->max_tasks ||
+                         !has.spawn->task_budget.covers(rights.spawn->task_budget))) {
+      return wider("CapSpawn");
+    }
+    if (rights.budget && (!has.budget || !has.budget->limit.covers(rights.budget->limit))) return wider("CapBudget");
+    if (rights.channel && (!has.channel || rights.channel->max_channels > has.channel->max_channels ||
+                           rights.channel->max_buffer > has.channel->max_buffer)) {
+      return wider("CapChannel");
+    }
+  }
+  auto* made = new CapContext;
+  made->giver = add_reference(giver);
+  made->rights = rights;
+  return made;
+}
+
+bool count_task(CapContext* caps) {
+  return take_along(
+      caps,
+      [](CapContext* at) { return at->rights.spawn && at->tasks < at->rights.spawn->max_tasks && ++at->tasks > 0; },
+      [](CapContext* at) { --at->tasks; });
+}
+
+void uncount_task(CapContext* caps) {
+  undo_along(caps, [](CapContext* at) { --at->tasks; });
+}
+
+bool count_drawn(CapContext* caps, const Reserve& amount) {
+  return take_along(
+      caps,
+      [&amount](CapContext* at) {
+        // Invariant: drawn <= limit, so the difference is what is left.
+        if (!at->rights.budget || !(Reserve(at->rights.budget->limit) - at->drawn).covers(amount)) return false;
+        at->drawn += amount;
+        return true;
+      },
+      [&amount](CapContext* at) { at->drawn -= amount; });
+}
+
+void uncount_drawn(CapContext* caps, const Reserve& amount) {
+  undo_along(caps, [&amount](CapContext* at) { at->drawn -= amount; });
+}
+
+void ChannelPermit::acquire(std::size_t capacity) {
+  Worker* worker = current_worker();
+  Record* task = worker->fiber->task;
+  if (task == nullptr || is_inline(task->meter)) return;
+  CapContext* caps = meter_of(task->meter)->caps;
+  if (caps == nullptr) return;
+  if (!caps->rights.channel)
+    throw_error(denied("CapChannel", " is needed for a channel, and this task was not given it"));
+  if (capacity > caps->rights.channel->max_buffer) {
+    throw_error(denied("CapChannel", " does not allow this task a channel with so much room"));
+  }
+  const bool counted = take_along(
+      caps,
+      [](CapContext* at) {
+        return at->rights.channel && at->channels < at->rights.channel->max_channels && ++at->channels > 0;
+      },
+      [](CapContext* at) { --at->channels; });
+  if (!counted) throw_error(denied("CapChannel", " does not allow this task another channel"));
+  holder_ = add_reference(caps);
+}
+
+void ChannelPermit::release() {
+  undo_along(holder_, [](CapContext* at) { --at->channels; });
+  drop_reference(holder_);
+  holder_ = nullptr;
+}
+
+}  // namespace rota::fiber::detail

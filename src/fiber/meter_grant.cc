@@ -1,0 +1,227 @@
+// What a task is given when it is spawned, what comes back when it ends, and the pools of nurseries.
+#include <pthread.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "fiber/meter_core.h"
+#include "rota/assert.h"
+#include "rota/fiber/error.h"
+
+namespace rota::fiber::detail {
+
+namespace {
+
+// From this on in every component a root pool cannot run dry: 2^29 tasks with the largest default budget fit.
+constexpr std::uint64_t kNeverDry = std::uint64_t{1} << 61;
+constexpr std::size_t kLargestDefaultMemory = std::size_t{1} << 32;
+
+bool gives_inline_meters(const ScopeMeter& scope, const RootMeter& root) {
+  return root.fresh != 0 && scope.pool == &root.pool && scope.default_child == root.scope.default_child;
+}
+
+// Do children of plain nurseries that `task` opens now have inline meters?
+bool is_plain(const Record* task, const Meter* meter, const Fiber* fiber, const RootMeter& root) {
+  if (meter->caps != nullptr || !gives_inline_meters(*meter->scope, root)) return false;
+  for (const NurseryCore* at = fiber->scope; at != nullptr && at->owner_task == task; at = at->outer) {
+    const NurseryExtras* extras = at->extras.load(std::memory_order_acquire);
+    if (extras != nullptr && extras->meter != nullptr && !gives_inline_meters(*extras->meter, root)) return false;
+  }
+  return true;
+}
+
+Budget asked_budget(const Grant* grant, const ScopeMeter& scope, CapContext* giver) {
+  Budget budget = scope.default_child;
+  if (grant != nullptr && grant->budget) {
+    budget = *grant->budget;
+  } else if (grant != nullptr && grant->capabilities && grant->capabilities->spawn) {
+    budget.spawn_count = static_cast<std::uint16_t>(std::max<std::uint32_t>(
+        budget.spawn_count, std::min<std::uint32_t>(grant->capabilities->spawn->max_tasks, UINT16_MAX)));
+  }
+  return giver == nullptr ? budget : min(budget, giver->rights.spawn->task_budget);
+}
+
+Meter* make_meter(Worker* worker, const ScopeMeter& scope, const Budget& asked, CapContext* caps) {
+  Meter* meter = new_meter(worker);
+  meter->scope = &scope;
+  meter->caps = caps;
+  meter->renewable = renewable_parts(asked);
+  meter->granted = meter->left = draw(scope.pool, asked, true);
+  return meter;
+}
+
+}  // namespace
+
+RootMeter::RootMeter(RuntimeCore* runtime, const Config& config)
+    : pool(runtime), profile(config.profile), interval(config.yield_interval), grace(config.cancel_grace_ops) {
+  pool.total = pool.rest = config.root_budget;
+  pool.plentiful = config.root_budget.covers(Reserve::all(kNeverDry));
+  scope.pool = &pool;
+  scope.default_child = *config.default_budget;
+  scope.on_exhausted = *config.on_exhausted;
+  const Grant grant = config.root_grant.value_or(Grant{});
+  if (grant.capabilities) {
+    caps = *pass_on(nullptr, *grant.capabilities);
+  } else if (profile == Profile::kSovereign) {
+    caps = add_reference(no_rights());
+  }
+  if (config.root_grant) root_task = asked_budget(&grant, scope, nullptr);
+  if (pool.plentiful && profile != Profile::kSovereign && scope.default_child.memory <= kLargestDefaultMemory) {
+    fresh = inline_meter(std::min(interval, scope.default_child.ops), scope.default_child.spawn_count);
+  }
+  for (const auto& worker : runtime->workers) worker->fresh_meter = fresh;
+  pthread_sigmask(SIG_BLOCK, nullptr, &signals);
+}
+
+RootMeter::~RootMeter() { drop_reference(caps); }
+
+const ScopeMeter& scope_meter(const NurseryCore* core, const RootMeter* root) {
+  for (const NurseryCore* at = core; at != nullptr; at = parent_of(at)) {
+    const NurseryExtras* extras = at->extras.load(std::memory_order_acquire);
+    if (extras != nullptr && extras->meter != nullptr) return *extras->meter;
+  }
+  return root->scope;
+}
+
+Result<void> grant_meter(Worker* worker, NurseryCore* core, Record* record, const Grant* grant) {
+  RootMeter& root = *worker->runtime->meter;
+  const NurseryExtras* extras = core->extras.load(std::memory_order_acquire);
+  if (grant == nullptr && (extras == nullptr || extras->meter == nullptr) && charge_spawn_quickly(worker, core))
+    return {};
+  Record* spawner = worker->fiber->task;
+  Meter* giver = is_inline(spawner->meter) ? nullptr : meter_of(spawner->meter);
+  CapContext* rights = giver == nullptr ? nullptr : giver->caps;
+  record->meter = 0;
+  if (rights != nullptr && !rights->rights.spawn) {
+    return Error{ErrorCode::kCapabilityDenied, "CapSpawn is needed to spawn, and this task was not given it"}.with(
+        "capability", "CapSpawn");
+  }
+  CapContext* child_rights = rights == nullptr ? nullptr : add_reference(no_rights());
+  if (grant != nullptr && grant->capabilities) {
+    drop_reference(child_rights);
+    ROTA_TRY_ASSIGN(child_rights, pass_on(rights, *grant->capabilities));
+  }
+  if (rights != nullptr && !count_task(rights)) {
+    drop_reference(child_rights);
+    return Error{ErrorCode::kCapabilityDenied, "CapSpawn does not allow this task another one at the same time"}.with(
+        "capability", "CapSpawn");
+  }
+  if (const ErrorCode code = pay(worker, spawner, Component::kSpawnCount, 1, false); code != ErrorCode::kOk) {
+    if (rights != nullptr) uncount_task(rights);
+    drop_reference(child_rights);
+    return code;
+  }
+  const ScopeMeter& scope = scope_meter(core, &root);
+  if (grant == nullptr && child_rights == nullptr && gives_inline_meters(scope, root)) {
+    record->meter = root.fresh;
+    return {};
+  }
+  Meter* meter = make_meter(worker, scope, asked_budget(grant, scope, rights), child_rights);
+  meter->counted_by = add_reference(rights);
+  meter->plain = child_rights == nullptr && gives_inline_meters(scope, root);
+  worker->not_inline.add(1);
+  record->meter = reinterpret_cast<std::uint64_t>(meter);
+  return {};
+}
+
+Result<void> grant_outside(RuntimeCore* runtime, Record* record, const Grant* grant) {
+  RootMeter& root = *runtime->meter;
+  if (const Worker* worker = current_worker(); is_metered(worker) && worker->fiber->task != nullptr) {
+    const std::uint64_t word = worker->fiber->task->meter;
+    if (!is_inline(word) && meter_of(word)->caps != nullptr) {
+      return Error{ErrorCode::kCapabilityDenied, "a task with capabilities spawns in nurseries only"};
+    }
+  }
+  if (grant == nullptr && root.caps == nullptr && !root.root_task && root.fresh != 0) {
+    record->meter = root.fresh;
+    return {};
+  }
+  Budget budget = root.root_task.value_or(root.scope.default_child);
+  if (grant != nullptr && (grant->budget || grant->capabilities)) budget = asked_budget(grant, root.scope, nullptr);
+  CapContext* caps =
+      grant != nullptr && grant->capabilities ? *pass_on(nullptr, *grant->capabilities) : add_reference(root.caps);
+  Meter* meter = make_meter(nullptr, root.scope, budget, caps);
+  meter->plain = caps == nullptr && gives_inline_meters(root.scope, root);
+  root.outside_not_inline.add(1);
+  record->meter = reinterpret_cast<std::uint64_t>(meter);
+  return {};
+}
+
+void settle_meter(Worker* worker, Record* record) {
+  const std::uint64_t word = record->meter;
+  if (is_inline(word)) return settle_quickly(worker, record);
+  Meter* meter = meter_of(word);
+  Reserve left = meter->left;
+  if (!meter->doomed) left.ops += static_cast<std::uint64_t>(meter->fuel);
+  left.ops -= std::min<std::uint64_t>(left.ops, meter->debt);
+  record->meter = 0;
+  if (meter->counted_by != nullptr) {
+    uncount_task(meter->counted_by);
+    drop_reference(meter->counted_by);
+  }
+  drop_reference(meter->caps);
+  worker->meters_ended.add(1);
+  give_back(meter->scope->pool, meter->granted, left);
+  free_meter(worker, meter);
+}
+
+void refuse_metered(Worker* worker) { worker->not_inline.add(1); }
+
+void open_metered(Worker* worker, NurseryCore* core, const NurseryOptions& options) {
+  if (!is_metered(worker)) return;
+  RootMeter& root = *worker->runtime->meter;
+  Record* task = worker->fiber->task;
+  Meter* meter = open_meter(worker, task);
+  const ScopeMeter& around = scope_meter(core, &root);
+  auto made = std::make_unique<ScopeMeter>();
+  made->pool = around.pool;
+  made->default_child = options.default_child.value_or(around.default_child);
+  made->on_exhausted = options.on_exhausted.value_or(around.on_exhausted);
+  made->notify = options.notify ? options.notify : around.notify;
+  if (options.pool) {
+    if (meter->caps != nullptr && !count_drawn(meter->caps, *options.pool)) {
+      throw_error(
+          Error{ErrorCode::kCapabilityDenied, "CapBudget is needed for a nursery's own pool, up to its limit"}.with(
+              "capability", "CapBudget"));
+    }
+    if (!draw_all(around.pool, *options.pool, true)) {
+      if (meter->caps != nullptr) uncount_drawn(meter->caps, *options.pool);
+      throw_error(ErrorCode::kBudgetExhausted,
+                  "the pool around this nursery has not as much left as its own shall have");
+    }
+    made->own = std::make_unique<BudgetPool>(worker->runtime);
+    made->own->parent = around.pool;
+    made->own->total = made->own->rest = *options.pool;
+    made->pool = made->own.get();
+    made->drawn_by = add_reference(meter->caps);
+  }
+  extras_of(core)->meter = made.release();
+  meter->plain = is_plain(task, meter, worker->fiber, root);
+}
+
+void close_metered(Worker* worker, NurseryCore* core) {
+  NurseryExtras* extras = core->extras.load(std::memory_order_acquire);
+  if (extras == nullptr || extras->meter == nullptr) return;
+  const std::unique_ptr<ScopeMeter> scope(std::exchange(extras->meter, nullptr));
+  if (scope->supervisor != nullptr) {
+    std::lock_guard guard(scope->supervisor->lock);
+    scope->supervisor->core = nullptr;
+  }
+  if (BudgetPool* pool = scope->own.get(); pool != nullptr) {
+    ROTA_ASSERT(pool->grants == 0 && pool->first == nullptr, "a pool closes while ", pool->grants,
+                " tasks hold some of it");
+    if (scope->drawn_by != nullptr) {
+      uncount_drawn(scope->drawn_by, pool->rest);
+      drop_reference(scope->drawn_by);
+    }
+    give_back(pool->parent, pool->total, pool->rest);
+  }
+  if (!is_metered(worker)) return;
+  Record* task = worker->fiber->task;
+  if (task->meter != 0 && !is_inline(task->meter)) {
+    Meter* meter = meter_of(task->meter);
+    meter->plain = is_plain(task, meter, worker->fiber, *worker->runtime->meter);
+  }
+}
+
+}  // namespace rota::fiber::detail

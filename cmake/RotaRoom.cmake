@@ -48,11 +48,12 @@ function(rota_test_program target)
   if(NOT arg_FUZZER)
     add_test(NAME ${target} COMMAND ${target} ${arg_ARGS})
   endif()
+  list(JOIN arg_ARGS "\t" arguments)
   set_property(GLOBAL APPEND_STRING PROPERTY ROTA_TEST_LIST
-    "${kind} ${arg_ROOM} ${target} $<TARGET_FILE:${target}> ${arg_ARGS}\n")
+    "${kind}\t${arg_ROOM}\t${target}\t$<TARGET_FILE:${target}>\t${arguments}\n")
 endfunction()
 
-# Writes what ./dev test runs: one line a program, `kind room name file arguments`.
+# Writes what ./dev test runs: one line a program, `kind room name file arguments`, with tabs between.
 function(rota_write_test_list)
   get_property(list GLOBAL PROPERTY ROTA_TEST_LIST)
   file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/tests.list CONTENT "${list}")

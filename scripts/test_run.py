@@ -72,7 +72,7 @@ def test_programs(preset, rooms=None):
     """(kind, name, command) of each test program of a build, from the list that CMake wrote."""
     with open(os.path.join(build.folder(preset), "tests.list"), encoding="utf-8") as file:
         for text in file:
-            kind, room, name, *command = text.split()
+            kind, room, name, *command = text.rstrip("\n\t").split("\t")
             if rooms is None or room in rooms:
                 yield kind, name, command
 
@@ -277,7 +277,7 @@ def matching(tally, preset, wanted):
 
 def main():
     parser = argparse.ArgumentParser(prog="./dev test", description="Builds and tests.")
-    parser.add_argument("filter", nargs="?", 
+    parser.add_argument("filter", nargs="?",
                         help="a suite (" + ", ".join(SUITES) + "), a test program, a word in a test's name, or a GoogleTest "
                              "pattern")
     parser.add_argument("--preset", default="dev", choices=build.presets(), help="with a filter: which build")

@@ -104,7 +104,7 @@ class CountTest(CheckCase):
         """What the test run says of one program."""
         self.plant("build/dev/program", "#!/bin/sh\n" + body)
         os.chmod(os.path.join(self.root, "build/dev/program"), 0o755)
-        self.plant("build/dev/tests.list", f"{kind} fiber program {self.root}/build/dev/program\n")
+        self.plant("build/dev/tests.list", f"{kind}\tfiber\tprogram\t{self.root}/build/dev/program\t\n")
         script = ("import sys; sys.path.insert(0, 'scripts'); import test_run; test_run.JOBS = 1; test_run.QUIET_S = 1; "
                   "tally = test_run.Tally(); "
                   "test_run.run_programs(tally, 'dev', [(*p, None) for p in test_run.test_programs('dev')]); "

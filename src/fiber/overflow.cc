@@ -3,7 +3,7 @@
 // caller. Nothing is paid for this while nothing overflows.
 //
 // The frames in between are abandoned: their destructors do not run, and a lock held in them stays held. Scopes that
-// the task had open are cancelled and waited for by the caller (abandon_scopes).
+// the task had open are cancelled and waited for, on the same stack, before it goes on.
 #include "fiber/overflow.h"
 
 #include <signal.h>
@@ -61,16 +61,64 @@ _Unwind_Reason_Code visit(_Unwind_Context* frame, void* argument) {
   return _URC_NO_REASON;
 }
 
+// Where to go on when the scopes of a task that overflowed are closed. It lies on that task's stack, below the
+// innermost of those scopes, which are still in use, and above what may be overwritten.
+struct Landing {
+  greg_t rbx, rbp, r12, r13, r14, r15, rip, rsp;
+  Fiber* fiber;
+  Record* task;
+};
+constexpr std::size_t kLandingBytes = 16 * 1024;  // What closing the scopes may need of the stack.
+
+[[noreturn]] void land(Landing* landing) {
+  abandon_scopes(landing->fiber, landing->task);
+  asm volatile(
+      "movq 0(%0), %%rbx\n\t"
+      "movq 8(%0), %%rbp\n\t"
+      "movq 16(%0), %%r12\n\t"
+      "movq 24(%0), %%r13\n\t"
+      "movq 32(%0), %%r14\n\t"
+      "movq 40(%0), %%r15\n\t"
+      "movq 56(%0), %%rsp\n\t"
+      "jmpq *48(%0)"
+      :
+      : "a"(landing)
+      : "memory");
+  __builtin_unreachable();
+}
+
 bool recover(siginfo_t* info, ucontext_t* context) {
   Worker* worker = current_worker();
   if (worker == nullptr || worker->fiber == nullptr || worker->fiber == &worker->native) return false;
   Fiber* fiber = worker->fiber;
   Record* task = fiber->task;
   if (task == nullptr || !worker->runtime->stacks.in_guard(fiber, info->si_addr)) return false;
+  NurseryCore* scope = fiber->scope;
+  const bool open = scope != nullptr && scope->owner_task == task;
+  // No room to close its scopes in: nothing sound is left to do.
+  if (open && reinterpret_cast<std::byte*>(scope) - fiber->low < static_cast<std::ptrdiff_t>(kLandingBytes))
+    return false;
   Walk walk{reinterpret_cast<const void*>(task->act), context};
   _Unwind_Backtrace(visit, &walk);
   if (!walk.done) return false;
   task->flags |= Record::kFlagOverflow;
+  if (!open) return true;
+  greg_t* registers = context->uc_mcontext.gregs;
+  auto address = (reinterpret_cast<std::uintptr_t>(scope) - 1024 - sizeof(Landing)) & ~std::uintptr_t{15};
+  auto* landing = reinterpret_cast<Landing*>(address);
+  *landing = {registers[REG_RBX],
+              registers[REG_RBP],
+              registers[REG_R12],
+              registers[REG_R13],
+              registers[REG_R14],
+              registers[REG_R15],
+              registers[REG_RIP],
+              registers[REG_RSP],
+              fiber,
+              task};
+  registers[REG_RDI] = static_cast<greg_t>(address);
+  registers[REG_RSP] = static_cast<greg_t>(address - 128 - 8);  // As after a call.
+  registers[REG_RIP] = reinterpret_cast<greg_t>(&land);
   return true;
 }
 #else

@@ -111,14 +111,6 @@ void await_canceller(Record* record) {
 // The task's function is over, or was never called. Stores the end, tells who waits, leaves the nursery -- last,
 // because the nursery may be gone then.
 void finish_task(Worker* worker, Record* record) {
-  if ((record->flags & Record::kFlagOverflow) != 0) [[unlikely]] {
-    // Its frames are gone; the scopes that it had open there are closed on its behalf.
-    Fiber* fiber = worker->fiber;
-    Record* outer = std::exchange(fiber->task, record);
-    abandon_scopes(fiber, record);
-    fiber->task = outer;
-    worker = current_worker();
-  }
   NurseryCore* nursery = record->nursery;
   RuntimeCore* runtime = worker->runtime;
   TaskState end = TaskState::kCompleted;

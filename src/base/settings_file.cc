@@ -107,7 +107,7 @@ class Flattener {
   void skip(const yaml_event_t& event) {
     if (event.type == YAML_SEQUENCE_START_EVENT || event.type == YAML_MAPPING_START_EVENT) ++skip_depth_;
     if (event.type == YAML_SEQUENCE_END_EVENT || event.type == YAML_MAPPING_END_EVENT) {
-      if (--skip_depth_ == 0 && !in_list_) node_done(false);
+      if (--skip_depth_ == 0) node_done(false);
     }
   }
   void start_skipping() { skip_depth_ = 1; }

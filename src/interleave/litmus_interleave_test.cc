@@ -237,6 +237,68 @@ TEST(Litmus, IndependentReadsOfIndependentWrites) {
   EXPECT_FALSE(sequential.contains({1, 0, 1, 0}));
 }
 
+// seq_cst fences restore order among relaxed operations too, wherever coherence connects them.
+TEST(Litmus, SeqCstFencesBetweenRelaxedOperations) {
+  const Outcomes independent = outcomes_of([](Execution& ex, Litmus& l) -> std::vector<int> {
+    ex.run([&] { l.x.store(1, kRelaxed); }, [&] { l.y.store(1, kRelaxed); },
+           [&] {
+             l.r[0] = l.x.load(kRelaxed);
+             sync::fence(kSeqCst);
+             l.r[1] = l.y.load(kRelaxed);
+           },
+           [&] {
+             l.r[2] = l.y.load(kRelaxed);
+             sync::fence(kSeqCst);
+             l.r[3] = l.x.load(kRelaxed);
+           });
+    return {l.r[0], l.r[1], l.r[2], l.r[3]};
+  });
+  EXPECT_EQ(independent.size(), 15U);
+  EXPECT_FALSE(independent.contains({1, 0, 1, 0}));
+
+  // "R": the fences are connected by the modification order of y and by a load of x.
+  for (const std::memory_order fence : {kAcqRel, kSeqCst}) {
+    const Outcomes seen = outcomes_of([=](Execution& ex, Litmus& l) -> std::vector<int> {
+      ex.run(
+          [&] {
+            l.x.store(1, kRelaxed);
+            sync::fence(fence);
+            l.y.store(1, kRelaxed);
+          },
+          [&] {
+            l.y.store(2, kRelaxed);
+            sync::fence(fence);
+            l.r[0] = l.x.load(kRelaxed);
+          });
+      return {l.y.load(kRelaxed), l.r[0]};
+    });
+    EXPECT_EQ(seen.contains({2, 0}), fence != kSeqCst);
+    EXPECT_EQ(seen.size(), fence == kSeqCst ? 3U : 4U);
+  }
+}
+
+// Store buffering with a third thread as the witness: the order of seq_cst operations is transitive.
+TEST(Litmus, StoreBufferingSeenByAThirdThread) {
+  const Outcomes seen = outcomes_of([](Execution& ex, Litmus& l) -> std::vector<int> {
+    ex.run(
+        [&] {
+          l.x.store(1, kSeqCst);
+          l.r[0] = l.y.load(kSeqCst);
+        },
+        [&] {
+          l.y.store(1, kSeqCst);
+          l.z.store(1, kSeqCst);
+        },
+        [&] {
+          l.r[1] = l.z.load(kSeqCst);
+          l.r[2] = l.x.load(kSeqCst);
+        });
+    return {l.r[0], l.r[1], l.r[2]};
+  });
+  EXPECT_EQ(seen.size(), 7U);
+  EXPECT_FALSE(seen.contains({0, 1, 0}));
+}
+
 // Release and acquire are transitive through a third thread; relaxed in the middle is not.
 TEST(Litmus, WriteToReadCausality) {
   for (const std::memory_order middle : {kRelaxed, kRelease}) {

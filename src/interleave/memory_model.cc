@@ -113,8 +113,7 @@ void MemoryModel::readable(int thread, LocationId id, std::memory_order order, c
     if (other > lowest) lowest = other;
   }
   for (auto p = static_cast<std::uint32_t>(location.order.size()); p-- > lowest;) {
-    const Clock* learned = is_acquire(order) ? &stores_[location.order[p]].message.clock : nullptr;
-    if (sc_allows(thread, location, load_rank(p), is_seq_cst(order), learned)) positions.push_back(p);
+    if (sc_allows(thread, location, load_rank(p), is_seq_cst(order))) positions.push_back(p);
   }
 }
 
@@ -124,10 +123,8 @@ void MemoryModel::modifiable(int thread, LocationId id, std::memory_order order,
   positions.clear();
   const std::uint32_t lowest = floor(location, clock(thread));
   for (auto p = static_cast<std::uint32_t>(location.order.size()); p-- > lowest;) {
-    const Store& source = stores_[location.order[p]];
-    if (source.taken) continue;
-    const Clock* learned = is_acquire(order) ? &source.message.clock : nullptr;
-    if (sc_allows(thread, location, modify_rank(p), is_seq_cst(order), learned)) positions.push_back(p);
+    if (stores_[location.order[p]].taken) continue;
+    if (sc_allows(thread, location, modify_rank(p), is_seq_cst(order))) positions.push_back(p);
   }
 }
 
@@ -138,7 +135,7 @@ void MemoryModel::placeable(int thread, LocationId id, std::memory_order order,
   const std::uint32_t lowest = floor(location, clock(thread));
   for (auto p = static_cast<std::uint32_t>(location.order.size()); p > lowest; --p) {
     if (stores_[location.order[p - 1]].taken) continue;
-    if (sc_allows(thread, location, store_rank(p), is_seq_cst(order), nullptr)) positions.push_back(p);
+    if (sc_allows(thread, location, store_rank(p), is_seq_cst(order))) positions.push_back(p);
   }
 }
 
@@ -150,16 +147,16 @@ void MemoryModel::close(ScSet& set) const {
   set = all;
 }
 
-ScSet MemoryModel::fences_before(const Clock& clock) const {
+ScSet MemoryModel::fences_before(int thread) const {
   ScSet set;
   for (const ScFence& fence : fences_) {
-    if (clock.covers(fence.thread, fence.epoch)) set.add(fence.event);
+    if (clock(thread).covers(fence.thread, fence.epoch)) set.add(fence.event);
   }
   return set;
 }
 
-ScSet MemoryModel::sources(int sc_event, const Clock& clock) const {
-  ScSet set = fences_before(clock);
+ScSet MemoryModel::sources(int thread, int sc_event) const {
+  ScSet set = fences_before(thread);
   if (sc_event >= 0) set.add(sc_event);
   return set;
 }
@@ -176,10 +173,8 @@ ScSet MemoryModel::predecessors(int thread, const Location& location, Rank rank)
   return set;
 }
 
-// `clock` is what happens before the event, including what it learns by the read itself.
-ScSet MemoryModel::sources_closed(int thread, const Location& location, Rank rank, bool seq_cst,
-                                  const Clock& clock) const {
-  ScSet set = fences_before(clock);
+ScSet MemoryModel::sources_closed(int thread, const Location& location, Rank rank, bool seq_cst) const {
+  ScSet set = fences_before(thread);
   close(set);
   if (seq_cst) set.add_all(predecessors(thread, location, rank));
   return set;
@@ -200,19 +195,16 @@ ScSet MemoryModel::targets(const Location& location, Rank rank) const {
 
 // Adding "every source before every target" makes a cycle iff some target already precedes some source. A cycle
 // through several of the new pairs contains such a target too, so one look is enough.
-bool MemoryModel::sc_allows(int thread, const Location& location, Rank rank, bool seq_cst, const Clock* learned) const {
+bool MemoryModel::sc_allows(int thread, const Location& location, Rank rank, bool seq_cst) const {
   if (sc_count_ == 0 || rank.after_from == location.order.size()) return true;
   if (!seq_cst && fences_.empty()) return true;
   const ScSet later = targets(location, rank);
-  if (later.empty()) return true;
-  Clock known = clock(thread);
-  if (learned != nullptr) known.join(*learned);
-  return !sources_closed(thread, location, rank, seq_cst, known).intersects(later);
+  return later.empty() || !sources_closed(thread, location, rank, seq_cst).intersects(later);
 }
 
-int MemoryModel::sc_commit(int thread, const Location& location, Rank rank, bool seq_cst, const Clock& known) {
+int MemoryModel::sc_commit(int thread, const Location& location, Rank rank, bool seq_cst) {
   if (!seq_cst && (fences_.empty() || rank.after_from == location.order.size())) return -1;
-  ScSet earlier = sources_closed(thread, location, rank, seq_cst, known);
+  ScSet earlier = sources_closed(thread, location, rank, seq_cst);
   int event = -1;
   if (seq_cst) {
     event = sc_count_++;
@@ -237,9 +229,8 @@ StoreId MemoryModel::commit_load(int thread, LocationId id, std::uint32_t positi
   const StoreId source_id = location.order[position];
   Store& source = stores_[source_id];
   self.cause.join(source.cause);
-  Clock known = self.view.clock;
-  if (is_acquire(order)) known.join(source.message.clock);
-  const int event = sc_commit(thread, location, load_rank(position), is_seq_cst(order), known);
+  const int event = sc_commit(thread, location, load_rank(position), is_seq_cst(order));
+  if (event >= 0 || !fences_.empty()) source.read_sources.add_all(sources(thread, event));
   if (is_acquire(order)) {
     self.view.join(source.message);
   } else {
@@ -250,7 +241,6 @@ StoreId MemoryModel::commit_load(int thread, LocationId id, std::uint32_t positi
     source.sc_reads.add(event);
     self.view.strong.add(event);
   }
-  if (event >= 0 || !fences_.empty()) source.read_sources.add_all(sources(event, known));
   return source_id;
 }
 
@@ -266,8 +256,8 @@ StoreId MemoryModel::commit_store(int thread, LocationId id, std::uint32_t posit
   made.cause = self.cause;
   made.seen.note(thread, made.epoch);
   made.message = is_release(order) ? self.view : self.release_fence;
-  made.sc_event = sc_commit(thread, location, store_rank(position), is_seq_cst(order), self.view.clock);
-  if (made.sc_event >= 0 || !fences_.empty()) made.write_sources = sources(made.sc_event, self.view.clock);
+  made.sc_event = sc_commit(thread, location, store_rank(position), is_seq_cst(order));
+  if (made.sc_event >= 0 || !fences_.empty()) made.write_sources = sources(thread, made.sc_event);
   if (made.sc_event >= 0) self.view.strong.add(made.sc_event);
   return insert(location, position, std::move(made));
 }
@@ -280,10 +270,9 @@ StoreId MemoryModel::commit_modify(int thread, LocationId id, std::uint32_t posi
   Store& source = stores_[location.order[position]];
   source.taken = true;
   self.cause.join(source.cause);
-  Clock known = self.view.clock;
-  if (is_acquire(order)) known.join(source.message.clock);
   Store made;
-  made.sc_event = sc_commit(thread, location, modify_rank(position), is_seq_cst(order), known);
+  made.sc_event = sc_commit(thread, location, modify_rank(position), is_seq_cst(order));
+  if (made.sc_event >= 0 || !fences_.empty()) made.write_sources = sources(thread, made.sc_event);
   if (is_acquire(order)) {
     self.view.join(source.message);
   } else {
@@ -298,7 +287,6 @@ StoreId MemoryModel::commit_modify(int thread, LocationId id, std::uint32_t posi
   // A read-modify-write continues the release sequence of what it read, whatever its own order.
   made.message = is_release(order) ? self.view : self.release_fence;
   made.message.join(source.message);
-  if (made.sc_event >= 0 || !fences_.empty()) made.write_sources = sources(made.sc_event, known);
   if (made.sc_event >= 0) self.view.strong.add(made.sc_event);
   return insert(location, position + 1, std::move(made));
 }

@@ -181,16 +181,17 @@ class MemoryModel {
   StoreId new_store();
 
   void close(ScSet& set) const;  // Adds all that must precede its members.
-  // seq_cst fences that happen before the holder of `clock`.
-  ScSet fences_before(const Clock& clock) const;
+  // seq_cst fences that happen before the thread's next event. (Those that an acquire learns of by that very event need
+  // not be counted: they happen before the head of the release sequence, which is no later in mo than what is read.)
+  ScSet fences_before(int thread) const;
   ScSet predecessors(int thread, const Location& location, Rank rank) const;
   // X of rule (2) with all that precede them / Y of rule (2), for an event as A with all later events as B.
-  ScSet sources_closed(int thread, const Location& location, Rank rank, bool seq_cst, const Clock& clock) const;
+  ScSet sources_closed(int thread, const Location& location, Rank rank, bool seq_cst) const;
   ScSet targets(const Location& location, Rank rank) const;
-  bool sc_allows(int thread, const Location& location, Rank rank, bool seq_cst, const Clock* learned) const;
+  bool sc_allows(int thread, const Location& location, Rank rank, bool seq_cst) const;
   // Enters an event into S. Returns its number, or -1 when it is not seq_cst.
-  int sc_commit(int thread, const Location& location, Rank rank, bool seq_cst, const Clock& clock);
-  ScSet sources(int sc_event, const Clock& clock) const;
+  int sc_commit(int thread, const Location& location, Rank rank, bool seq_cst);
+  ScSet sources(int thread, int sc_event) const;
 
   std::array<ThreadState, kMaxThreads> threads_;
   std::vector<Location> locations_;  // The first location_count_ are in use; the rest keep their capacity.

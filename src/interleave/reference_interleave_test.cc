@@ -29,7 +29,7 @@ struct Op {
   int expected;               // Compare-exchange.
 };
 using Program = std::vector<std::vector<Op>>;
-constexpr int kLocations = 2;
+constexpr int kLocations = 3;
 
 // A graph as numbers: for each operation the event it read from (-1: none), then the modification orders. Event ids
 // count operations thread by thread from 1; an operation stores its own id; 0 is the initial value.
@@ -327,15 +327,16 @@ class Dice {
 struct Family {
   const char* name;
   int threads_at_least;
+  int locations;
   // Chances in sixteenths.
   int load, store, exchange, cas;  // The rest are fences.
   int seq_cst, ordered;            // Of loads, stores and read-modify-writes; the rest are relaxed.
   int seq_cst_fence;               // Of fences; the rest are acquire, release or both.
 };
 constexpr Family kFamilies[] = {
-    {"everything", 2, 5, 5, 2, 2, 4, 5, 10},         {"seq_cst", 3, 7, 7, 1, 1, 10, 4, 16},
-    {"seq_cst and weaker", 3, 7, 7, 1, 0, 7, 6, 16}, {"fences", 3, 5, 5, 1, 0, 1, 3, 14},
-    {"read-modify-write", 2, 3, 3, 4, 5, 3, 6, 10},
+    {"everything", 2, 2, 5, 5, 2, 2, 4, 5, 10},         {"seq_cst", 3, 3, 7, 7, 1, 1, 10, 4, 16},
+    {"seq_cst and weaker", 3, 2, 7, 7, 1, 0, 7, 6, 16}, {"fences", 3, 2, 5, 5, 1, 0, 1, 3, 14},
+    {"read-modify-write", 2, 2, 3, 3, 4, 5, 3, 6, 10},
 };
 
 Program random_program(Dice& dice, const Family& family, int max_operations) {
@@ -349,7 +350,7 @@ Program random_program(Dice& dice, const Family& family, int max_operations) {
   const int operations = std::max(threads, max_operations - 3 + dice.below(4));
   for (int i = 0; i < operations; ++i) {
     const auto t = static_cast<std::size_t>(i < threads ? i : dice.below(threads));
-    Op op{Kind::kFence, dice.below(kLocations), std::memory_order_seq_cst, std::memory_order_relaxed, 0};
+    Op op{Kind::kFence, dice.below(family.locations), std::memory_order_seq_cst, std::memory_order_relaxed, 0};
     int roll = dice.below(16);
     if (roll < family.load) {
       op.kind = Kind::kLoad;
@@ -381,7 +382,7 @@ std::string print(const Program& program) {
     for (const Op& op : thread) {
       constexpr const char* kNames[] = {"load", "store", "exchange", "cas", "fence"};
       text += kNames[static_cast<int>(op.kind)];
-      text += op.kind == Kind::kFence ? "" : (op.location == 0 ? " x" : " y");
+      text += op.kind == Kind::kFence ? std::string() : std::string(" ") + "xyz"[op.location];
       text += " " + std::string(name_of(op.order));
       if (op.kind == Kind::kCas) text += "/" + std::string(name_of(op.failure)) + " if " + std::to_string(op.expected);
       text += "; ";

@@ -91,6 +91,7 @@ void report_nursery(std::ostringstream& out, NurseryCore* core, int depth) {
 Item next_deterministic(Worker* worker) {
   RuntimeCore& runtime = *worker->runtime;
   for (;;) {
+    if (runtime.fault != nullptr) runtime.fault(worker, FaultPoint::kSearch);
     if (awaited_is_done(runtime)) {
       become(runtime, worker, 0);
       return 0;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <system_error>
 
 #include "fiber/blocking_pool.h"
 #include "fiber/meter_core.h"
@@ -114,7 +115,7 @@ RuntimeCore::RuntimeCore(const Config& checked)
     }
     if (deterministic) hooks |= kHookDeterministic;
     if (!g_membarrier && !ROTA_TSAN) hooks |= kHookFence;
-    if (trace != nullptr) hooks |= kHookTrace;
+    if (trace != nullptr || fault != nullptr) hooks |= kHookTrace;
     worker->hooks = hooks;
     workers.push_back(std::move(worker));
   }
@@ -139,9 +140,46 @@ Nanoseconds RuntimeCore::now() const { return deterministic ? virtual_now : stea
 
 void RuntimeCore::start_threads() {
   if (deterministic) return;
-  threads.reserve(worker_count);
+  try {
+    sync::MutexLock lock(threads_mutex);  // A thread may have to be replaced before all have started.
+    threads.resize(worker_count);
+    for (std::uint32_t i = 0; i < worker_count; ++i) threads[i] = std::thread([this, i] { thread_main(i); });
+  } catch (const std::system_error& error) {
+    stopping.store(true, std::memory_order_seq_cst);
+    while (wake_one(true)) {
+    }
+    join_threads();
+    throw_error(Error{ErrorCode::kResourceExhausted, std::string("not enough threads for the workers: ") + error.what()}
+                    .with("worker_count", std::to_string(worker_count)));
+  }
+}
+
+bool RuntimeCore::replace_thread(std::uint32_t index) {
+  sync::MutexLock lock(threads_mutex);
+  const auto old = std::make_shared<std::thread>(std::move(threads[index]));
+  try {
+    threads[index] = std::thread([this, index, old] {
+      if (old->joinable()) old->join();  // Not if shutdown() joins it.
+      thread_main(index);
+    });
+    return true;
+  } catch (const std::system_error&) {
+    threads[index] = std::move(*old);
+    return false;
+  }
+}
+
+void RuntimeCore::join_threads() {
   for (std::uint32_t i = 0; i < worker_count; ++i) {
-    threads.emplace_back([this, i] { thread_main(i); });
+    for (;;) {
+      std::thread thread;
+      {
+        sync::MutexLock lock(threads_mutex);
+        if (i < threads.size()) thread = std::move(threads[i]);
+      }
+      if (!thread.joinable()) break;
+      thread.join();  // It may have left another in its place.
+    }
   }
 }
 
@@ -151,7 +189,12 @@ void RuntimeCore::thread_main(std::uint32_t index) {
   const AlternateStack alternate;
   rota_fiber_worker = worker;
   worker->fiber = &worker->native;
-  switch_fibers(worker, &worker->native, loop_fiber(worker));
+  for (;;) {
+    switch_fibers(worker, &worker->native, loop_fiber(worker));
+    if (!worker->replaced) break;
+    worker->replaced = false;
+    if (replace_thread(index)) break;  // The other one waits for this thread to end.
+  }
   rota_fiber_worker = nullptr;
 }
 
@@ -351,7 +394,7 @@ void Runtime::shutdown() {
     while (core.lot.wake_one([&core](std::uint32_t worker) { core.ring(worker); }, true)) {
     }
     core.reactor->ring();
-    for (std::thread& thread : core.threads) thread.join();
+    core.join_threads();
   });
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/prng.h"
 #include "base/sync.h"
+#include "fiber/panic.h"
 #include "fiber/parking.h"
 #include "fiber/stack_pool.h"
 #include "fiber/timers.h"
@@ -67,7 +68,8 @@ struct RuntimeCore {
   Config config;
   std::uint32_t worker_count;
   std::vector<std::unique_ptr<Worker>> workers;
-  std::vector<std::thread> threads;
+  sync::Mutex threads_mutex;
+  std::vector<std::thread> threads;  // Under threads_mutex; a slot is empty once shutdown() has taken it.
   StackPool stacks;
   ParkingLot lot;
   Timers timers;
@@ -78,6 +80,7 @@ struct RuntimeCore {
   sync::Atomic<std::uint32_t> cancel_epoch{1};
   sync::Atomic<bool> stopping{false};
   sync::Atomic<std::uint64_t> worker_panics{0};
+  const FaultHook fault = g_fault_hook;
   RootNursery root;
   sync::Futex root_empty{0};
   std::once_flag shutdown_once;
@@ -107,9 +110,12 @@ struct RuntimeCore {
   [[nodiscard]] Nanoseconds now() const;
   void start_threads();
   void thread_main(std::uint32_t index);
+  // Starts another thread for this worker; it waits for the calling one to end. False if the system has none.
+  bool replace_thread(std::uint32_t index);
+  void join_threads();
   void ring(std::uint32_t worker);
-  void wake_one(bool even_if_searching = false) {
-    lot.wake_one([this](std::uint32_t worker) { ring(worker); }, even_if_searching);
+  bool wake_one(bool even_if_searching = false) {
+    return lot.wake_one([this](std::uint32_t worker) { ring(worker); }, even_if_searching);
   }
 };
 
@@ -170,6 +176,8 @@ void wake_joiner(RuntimeCore* runtime, Record* record, std::uintptr_t waiter);
 bool cancel_wake(Fiber* fiber);
 [[noreturn]] void fiber_main();
 [[noreturn]] void worker_loop();
+// Keeps the running loop's stack for later; the caller switches away from it at once.
+void keep_spare(Worker* worker, Fiber* fiber);
 void give_way(Worker* worker, Fiber* self);
 Fiber* loop_fiber(Worker* worker);
 

@@ -115,18 +115,21 @@ void finish_task(Worker* worker, Record* record) {
   RuntimeCore* runtime = worker->runtime;
   TaskState end = TaskState::kCompleted;
   if (record->has_entry()) unregister_task(record);
-  if (record->meter != 0) settle_meter(worker, record);
+  if (record->meter != 0) {
+    settle_meter(worker, record);
+    record->meter = 0;  // Not again.
+  }
   if ((record->flags & (Record::kFlagFailed | Record::kFlagOverflow)) != 0) {
     end = TaskState::kFailed;
-    worker->counters.failed.add(1);
     child_failed(nursery, record);
   } else if ((record->flags & (Record::kFlagCancelled | Record::kFlagNeverRan)) != 0) {
     end = TaskState::kCancelled;
-    worker->counters.cancelled.add(1);
-  } else {
-    worker->counters.completed.add(1);
   }
   event(worker, Event::kComplete, record->id, static_cast<std::uint32_t>(end));
+  // Up to here it can be done again if something throws (finish_after_fault); nothing throws from here on.
+  Counters& counters = worker->counters;
+  (end == TaskState::kCompleted ? counters.completed : end == TaskState::kFailed ? counters.failed : counters.cancelled)
+      .add(1);
   if ((record->flags & Record::kFlagDetached) != 0) {
     record->act(record, Action::kDropResult);
     free_record(worker, record);
@@ -146,9 +149,43 @@ void finish_task(Worker* worker, Record* record) {
   child_done(runtime, nursery, worker->fiber);
 }
 
+namespace {
+
+// The runtime threw while it ran or finished `record`. It ends with the outcome that it has, or as Failed.
+[[gnu::cold]] void finish_after_fault(Record* record, Fiber* fiber, Record* outer) {
+  constexpr std::uint8_t kHasOutcome =
+      Record::kFlagFailed | Record::kFlagCancelled | Record::kFlagOverflow | Record::kFlagNeverRan;
+  fiber->task = outer;
+  if (record->state.load(std::memory_order_relaxed) != TaskState::kCompleting && (record->flags & kHasOutcome) == 0) {
+    record->act(record, Action::kDropClosure);  // act(kRun) destroys it last.
+    ::new (static_cast<void*>(&static_cast<ResultRecord<void>*>(record)->error)) std::exception_ptr(
+        std::make_exception_ptr(FiberError(Error{ErrorCode::kWorkerPanic, "the worker that ran the task failed"})));
+    record->flags |= Record::kFlagFailed;
+  }
+  try {
+    finish_task(current_worker(), record);
+  } catch (...) {
+    ROTA_ASSERT(false, "a worker failed twice while it finished task ", record->id);
+  }
+}
+
+}  // namespace
+
 void run_task(Worker* worker, Record* record) {
-  execute(worker, record);
-  finish_task(current_worker(), record);
+  Fiber* fiber = worker->fiber;
+  Record* outer = fiber->task;
+  std::exception_ptr fault;
+  try {
+    execute(worker, record);
+    finish_task(current_worker(), record);
+    return;
+  } catch (...) {
+    fault = std::current_exception();
+  }
+  finish_after_fault(record, fiber, outer);
+  // At the bottom of the stack is the loop: it gives up its thread. On top of a task, the fault ends here.
+  if (outer == nullptr) std::rethrow_exception(fault);
+  current_worker()->runtime->worker_panics.fetch_add(1, std::memory_order_relaxed);
 }
 
 void run_in_place_slow(Worker* worker, Record* record) { run_task(worker, record); }

@@ -48,6 +48,10 @@ Trace::Snapshot Trace::read() const {
 
 void note_event(Worker* worker, Event what, std::uint64_t id, std::uint32_t detail) {
   RuntimeCore& runtime = *worker->runtime;
+  if (runtime.fault != nullptr) {
+    if (what == Event::kStart) runtime.fault(worker, FaultPoint::kStart);
+    if (what == Event::kComplete) runtime.fault(worker, FaultPoint::kFinish);
+  }
   // The hash does not see what is noted only while tracing, so that tracing does not change it.
   if (runtime.deterministic && what < kFirstUnhashed) {
     const std::uint64_t words[4] = {runtime.event_hash,

@@ -49,6 +49,23 @@ std::uint64_t draw(Worker* worker, std::uint64_t bound) {
   return static_cast<std::uint64_t>((static_cast<unsigned __int128>(result) * bound) >> 64);
 }
 
+void inject(RuntimeCore* runtime, Fiber* fiber) {
+  Fiber* head = runtime->injected.load(std::memory_order_relaxed);
+  do {
+    fiber->next = head;
+    // Release, partner: take_injected()'s acquire.
+  } while (!runtime->injected.compare_exchange_weak(head, fiber, std::memory_order_seq_cst));
+}
+
+// A woken fiber is never lost: without memory for the deque to grow it goes where none is needed.
+void push_or_inject(Worker* worker, Fiber* fiber) {
+  try {
+    worker->deque.push(item_of(fiber));
+  } catch (const std::bad_alloc&) {
+    inject(worker->runtime, fiber);
+  }
+}
+
 // Everything that was injected goes to this worker's deque, oldest deepest, and one of it is returned.
 Item take_injected(Worker* worker) {
   RuntimeCore* runtime = worker->runtime;
@@ -60,7 +77,7 @@ Item take_injected(Worker* worker) {
   while (list->next != nullptr) {
     Fiber* fiber = list;
     list = list->next;
-    worker->deque.push(item_of(fiber));
+    push_or_inject(worker, fiber);
   }
   if (worker->deque.size_hint() > 0) notify_work(worker);
   return item_of(list);
@@ -154,6 +171,11 @@ bool anything_anywhere(RuntimeCore* runtime) {
   return false;
 }
 
+void maybe_fault(Worker* worker, FaultPoint point) {
+  if (worker->runtime->fault != nullptr) [[unlikely]]
+    worker->runtime->fault(worker, point);
+}
+
 // Sleeps until chosen, or until a timer or descriptor is ready. On return the worker searches again.
 void sleep_until_chosen(Worker* worker) {
   RuntimeCore* runtime = worker->runtime;
@@ -162,6 +184,8 @@ void sleep_until_chosen(Worker* worker) {
   const bool something_to_poll = runtime->timers.next() != kNever || runtime->reactor->active();
   if (something_to_poll && runtime->poller.compare_exchange_strong(nobody, worker->index)) {
     bool timed = false;
+    worker->idle = kPolling;
+    maybe_fault(worker, FaultPoint::kPoll);
     while (!lot.chosen(worker->index)) {
       const Nanoseconds next = runtime->timers.next();
       const Nanoseconds now = runtime->now();
@@ -172,6 +196,7 @@ void sleep_until_chosen(Worker* worker) {
     }
     runtime->poller.store(-1);
     if (lot.leave(worker->index)) lot.begin_search();
+    worker->idle = kSearching;
     if (timed) runtime->timers.fire_due(runtime->now());
     // Somebody must go on watching the clock and the descriptors while this worker works.
     if (runtime->timers.next() != kNever || runtime->reactor->active()) {
@@ -180,6 +205,7 @@ void sleep_until_chosen(Worker* worker) {
     return;
   }
   lot.sleep(worker->index);
+  worker->idle = kSearching;
 }
 
 // Looks for work in ever larger intervals, then sleeps. 0 only when the runtime stops.
@@ -187,11 +213,17 @@ Item search(Worker* worker) {
   RuntimeCore* runtime = worker->runtime;
   ParkingLot& lot = runtime->lot;
   lot.begin_search();
+  worker->idle = kSearching;
   const auto found = [&](Item item) {
+    worker->idle = kBusy;
+    worker->handoff = item;  // Where it is not lost.
     if (lot.end_search()) runtime->wake_one();
+    maybe_fault(worker, FaultPoint::kInHand);
+    worker->handoff = 0;
     return item;
   };
   for (;;) {
+    maybe_fault(worker, FaultPoint::kSearch);
     const std::uint32_t spins = runtime->config.spin_count;
     const bool crowded = runtime->worker_count > std::thread::hardware_concurrency();
     const Nanoseconds start = runtime->now();
@@ -215,8 +247,11 @@ Item search(Worker* worker) {
       backoff = std::min(backoff * 2, kLastBackoffNs);
     }
     lot.begin_sleep(worker->index);
+    worker->idle = kSeated;
+    maybe_fault(worker, FaultPoint::kSeat);
     if (anything_anywhere(runtime) || runtime->timers.next() <= runtime->now()) {
       if (lot.leave(worker->index)) lot.begin_search();
+      worker->idle = kSearching;
       continue;
     }
     const Nanoseconds asleep = runtime->now();
@@ -257,20 +292,6 @@ void prepare(Fiber* fiber) {
   fiber->scope = nullptr;
   fiber->claim.store(kRunning, std::memory_order_relaxed);
   fiber->sp = prepare_stack(fiber, fiber_main);
-}
-
-void keep_spare(Worker* worker, Fiber* fiber) {
-  fiber->next = worker->spare;
-  worker->spare = fiber;
-  if (++worker->spare_count <= kMaxSpare) [[likely]]
-    return;
-  // The one just added is still running; those behind it go.
-  Fiber* first = fiber->next;
-  Fiber* last = first;
-  for (std::uint32_t i = 1; i < kMaxSpare / 2; ++i) last = last->next;
-  fiber->next = last->next;
-  worker->spare_count -= kMaxSpare / 2;
-  worker->runtime->stacks.give_some(first, last, kMaxSpare / 2);
 }
 
 struct ParkArguments {
@@ -326,6 +347,20 @@ void wake_sleeper(Worker* worker) {
   runtime->wake_one();
 }
 
+void keep_spare(Worker* worker, Fiber* fiber) {
+  fiber->next = worker->spare;
+  worker->spare = fiber;
+  if (++worker->spare_count <= kMaxSpare) [[likely]]
+    return;
+  // The one just added is still running; those behind it go.
+  Fiber* first = fiber->next;
+  Fiber* last = first;
+  for (std::uint32_t i = 1; i < kMaxSpare / 2; ++i) last = last->next;
+  fiber->next = last->next;
+  worker->spare_count -= kMaxSpare / 2;
+  worker->runtime->stacks.give_some(first, last, kMaxSpare / 2);
+}
+
 Fiber* loop_fiber(Worker* worker) {
   if (Fiber* fiber = worker->spare; fiber != nullptr) {
     worker->spare = fiber->next;
@@ -367,7 +402,9 @@ void give_way(Worker* worker, Fiber* self) {
   switch_fibers(worker, self, loop_fiber(worker));
 }
 
-void worker_loop() {
+namespace {
+
+[[noreturn]] void run_loop() {
   for (;;) {
     Worker* worker = current_worker();
     const Item item = worker->runtime->deterministic ? next_deterministic(worker) : find_work(worker);
@@ -383,6 +420,18 @@ void worker_loop() {
     } else {
       run_task(worker, record_of(item));
     }
+  }
+}
+
+}  // namespace
+
+void worker_loop() {
+  for (;;) {
+    try {
+      run_loop();
+    } catch (...) {  // Left before anything else is done: an exception that is being handled belongs to its thread.
+    }
+    worker_panicked();
   }
 }
 
@@ -456,16 +505,12 @@ void schedule(RuntimeCore* runtime, Fiber* fiber) {
   Worker* worker = current_worker();
   if (worker != nullptr && worker->runtime == runtime) [[likely]] {
     event(worker, Event::kWake, fiber->task->id);
-    worker->deque.push(item_of(fiber));
+    push_or_inject(worker, fiber);
     notify_work(worker);
     return;
   }
   outside_event(runtime, Event::kWake, fiber->task->id);
-  Fiber* head = runtime->injected.load(std::memory_order_relaxed);
-  do {
-    fiber->next = head;
-    // Release, partner: take_injected()'s acquire.
-  } while (!runtime->injected.compare_exchange_weak(head, fiber, std::memory_order_seq_cst));
+  inject(runtime, fiber);
   const std::uint64_t idle = runtime->lot.word().load(std::memory_order_seq_cst);
   if (ParkingLot::sleepers(idle) > 0 && ParkingLot::searchers(idle) == 0) runtime->wake_one();
 }

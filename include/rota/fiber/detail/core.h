@@ -235,6 +235,8 @@ struct alignas(sync::kCacheLineBytes) Worker {
   void* after_argument = nullptr;
   bool solo = false;       // The only worker: nobody steals.
   std::uint8_t hooks = 0;  // kHook*.
+  std::uint8_t idle = 0;   // What a loop that dies must give back (panic.h).
+  bool replaced = false;   // The thread is to end, and another to take over.
   std::uint32_t index = 0;
   std::uint32_t tick = 0;
   std::array<FreeSlot*, kSizeClasses> free{};

@@ -75,7 +75,7 @@ TEST(Blocking, BoundOfHelpers) {
     std::atomic<int> ran = 0;
     runtime.run([&] {
       with_scope([&](Nursery& n) {
-        for (int i = 0; i < 1000; ++i) {
+        for (int i = 0; i < testing::rounds(1000); ++i) {
           n.launch([&] {
             const Result<void> done = blocking([&] {
               const int running = ++now_running;
@@ -91,7 +91,7 @@ TEST(Blocking, BoundOfHelpers) {
         }
       });
     });
-    EXPECT_EQ(ran, 1000);
+    EXPECT_EQ(ran, testing::rounds(1000));
     EXPECT_LE(most, 4);
     EXPECT_LE(runtime.core()->helpers->threads(), 4U);
   }

@@ -177,12 +177,12 @@ TEST(IoPoll, PingPong) {
       auto [left, right] = UnixStream::pair().value();
       with_scope([&, &left = left, &right = right](Nursery& n) {
         n.launch([&] {
-          for (int i = 0; i < 3000; ++i) {
+          for (int i = 0; i < testing::rounds(3000); ++i) {
             ASSERT_EQ(read_text(right, 1), "a");
             ASSERT_TRUE(right.write_all("b").ok());
           }
         });
-        for (int i = 0; i < 3000; ++i) {
+        for (int i = 0; i < testing::rounds(3000); ++i) {
           ASSERT_TRUE(left.write_all("a").ok());
           ASSERT_EQ(read_text(left, 1), "b");
         }

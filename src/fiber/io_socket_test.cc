@@ -70,7 +70,7 @@ class Folder {
 
 // Contract: F-26. An echo server and its clients over loopback, on one worker, on two, and on many more than cores.
 TEST(IoSocket, EchoWithManyConnections) {
-  constexpr int kClients = 200;
+  constexpr int kClients = testing::rounds(200);
   constexpr int kMessages = 20;
   for (const std::size_t workers : {1U, 2U, 64U}) {
     Runtime runtime({.worker_count = workers});
@@ -415,7 +415,9 @@ TEST(IoSocket, UnixPairIsDeterministic) {
     });
     return runtime.event_hash();
   };
-  for (std::uint64_t seed = 0; seed < 100; ++seed) EXPECT_EQ(program(seed), program(seed)) << "seed " << seed;
+  for (int seed = 0; seed < testing::rounds(100); ++seed) {
+    EXPECT_EQ(program(static_cast<std::uint64_t>(seed)), program(static_cast<std::uint64_t>(seed))) << "seed " << seed;
+  }
   EXPECT_NE(program(1), program(2));
 }
 

@@ -79,8 +79,9 @@ constexpr std::size_t kLandingBytes = 16 * 1024;  // What closing the scopes may
       "movq 24(%0), %%r13\n\t"
       "movq 32(%0), %%r14\n\t"
       "movq 40(%0), %%r15\n\t"
+      "movq 48(%0), %%rcx\n\t"
       "movq 56(%0), %%rsp\n\t"
-      "jmpq *48(%0)"
+      "jmpq *%%rcx"
       :
       : "a"(landing)
       : "memory");

@@ -1,14 +1,14 @@
 // When the worker's loop itself throws: the thread goes, the worker stays (F-20).
 //
-// What counts as such a fault: an exception out of the runtime's own code around the tasks -- looking for work, polling,
-// sleeping, finishing a task, what a token's or timer's end sets off. In practice that is std::bad_alloc, or an error of
-// the system's locks. (What a task throws is its outcome and never gets here.)
+// What counts as such a fault: an exception out of the runtime's own code around the tasks -- looking for work,
+// polling, sleeping, finishing a task, what a token's or timer's end sets off. In practice that is std::bad_alloc, or
+// an error of the system's locks. (What a task throws is its outcome and never gets here.)
 //
 // What happens: the exception is caught at the bottom of the loop's stack. What the worker had taken is put back -- its
 // seat in the parking lot, its count as a searcher, the poller's seat -- the item in its hand stays its next one, and
 // the event is counted (Stats::worker_panics) and traced. The thread leaves the loop and ends; a new one becomes the
-// same Worker, with its deque, its spare stacks and its counters, and goes on. If the system gives no new thread, the old
-// one goes on. In deterministic mode, where one thread plays all workers, it goes on as well.
+// same Worker, with its deque, its spare stacks and its counters, and goes on. If the system gives no new thread, the
+// old one goes on. In deterministic mode, where one thread plays all workers, it goes on as well.
 //
 // A task that was being finished is finished by the same thread before it goes: with its own outcome if it had one,
 // otherwise as Failed with WorkerPanic. So no task is lost, and no nursery waits for ever.

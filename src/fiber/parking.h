@@ -67,7 +67,7 @@ class ParkingLot {
     while (token.value.load(std::memory_order_acquire) == 0) token.wait(0);
   }
   [[nodiscard]] bool chosen(std::uint32_t worker) const {
-    return seats_[worker].token.value.load(std::memory_order_acquire) != 0;
+    return seats_[worker].token.value.load(std::memory_order_seq_cst) != 0;
   }
 
   // Wakes the worker that fell asleep last, unless somebody searches already. `ring(worker)` is called for one that
@@ -84,7 +84,8 @@ class ParkingLot {
     list_.pop_back();
     word_.fetch_add(kSearcher - kSleeper, std::memory_order_seq_cst);
     // Under the lock: the worker may have left its seat by itself and take it again, and must not find an old token.
-    seats_[worker].token.value.store(1, std::memory_order_release);
+    // seq_cst, partner: chosen(): a worker that becomes the poller is rung, or sees this.
+    seats_[worker].token.value.store(1, std::memory_order_seq_cst);
     lock_.unlock();
     seats_[worker].token.wake_one();
     ring(worker);

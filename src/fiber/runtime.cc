@@ -1,5 +1,6 @@
 #include "rota/fiber/runtime.h"
 
+#include <cxxabi.h>
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -56,7 +57,8 @@ Nanoseconds steady_now() {
 }
 
 // The thread's own stack, so that sanitizers know it as one to come back to.
-void adopt_native([[maybe_unused]] Worker* worker) {
+void adopt_native(Worker* worker) {
+  worker->exceptions = reinterpret_cast<ExceptionGlobals*>(abi::__cxa_get_globals());
 #if ROTA_ASAN
   pthread_attr_t attributes;
   pthread_getattr_np(pthread_self(), &attributes);
@@ -76,7 +78,7 @@ void heavy_fence() {
   if (g_membarrier) {
     syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
   }
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  sync::fence(std::memory_order_seq_cst);
 }
 
 RuntimeCore::RuntimeCore(const Config& checked)
@@ -101,6 +103,7 @@ RuntimeCore::RuntimeCore(const Config& checked)
   for (std::uint32_t i = 0; i < worker_count; ++i) {
     auto worker = std::make_unique<Worker>(config.local_queue_size);
     worker->runtime = this;
+    worker->fiber = &worker->native;  // From the first moment on: a signal may look at it.
     worker->index = i;
     worker->solo = (worker_count == 1 || !config.enable_stealing) && !deterministic;
     worker->cancel_epoch = &cancel_epoch;
@@ -143,22 +146,23 @@ void RuntimeCore::start_threads() {
   try {
     sync::MutexLock lock(threads_mutex);  // A thread may have to be replaced before all have started.
     threads.resize(worker_count);
-    for (std::uint32_t i = 0; i < worker_count; ++i) threads[i] = std::thread([this, i] { thread_main(i); });
+    for (std::uint32_t i = 0; i < worker_count; ++i) threads[i] = sync::Thread([this, i] { thread_main(i); });
   } catch (const std::system_error& error) {
     stopping.store(true, std::memory_order_seq_cst);
     while (wake_one(true)) {
     }
     join_threads();
-    throw_error(Error{ErrorCode::kResourceExhausted, std::string("not enough threads for the workers: ") + error.what()}
-                    .with("worker_count", std::to_string(worker_count)));
+    throw_error(
+        Error{ErrorCode::kResourceExhausted, std::string("not enough threads for the workers: ") + error.what()}.with(
+            "worker_count", std::to_string(worker_count)));
   }
 }
 
 bool RuntimeCore::replace_thread(std::uint32_t index) {
   sync::MutexLock lock(threads_mutex);
-  const auto old = std::make_shared<std::thread>(std::move(threads[index]));
+  const auto old = std::make_shared<sync::Thread>(std::move(threads[index]));
   try {
-    threads[index] = std::thread([this, index, old] {
+    threads[index] = sync::Thread([this, index, old] {
       if (old->joinable()) old->join();  // Not if shutdown() joins it.
       thread_main(index);
     });
@@ -172,7 +176,7 @@ bool RuntimeCore::replace_thread(std::uint32_t index) {
 void RuntimeCore::join_threads() {
   for (std::uint32_t i = 0; i < worker_count; ++i) {
     for (;;) {
-      std::thread thread;
+      sync::Thread thread;
       {
         sync::MutexLock lock(threads_mutex);
         if (i < threads.size()) thread = std::move(threads[i]);
@@ -403,9 +407,9 @@ void Runtime::drive(Record* until) {
   if (current_worker() != nullptr) {
     throw_error(ErrorCode::kFailedPrecondition, "run() of a deterministic runtime inside a task; spawn instead");
   }
-  std::lock_guard guard(core.deterministic_mutex);
+  sync::MutexLock guard(core.deterministic_mutex);
   Worker* worker = core.workers[0].get();
-  adopt_native(worker);
+  for (const auto& each : core.workers) adopt_native(each.get());
   core.await = until;
   rota_fiber_worker = worker;
   worker->fiber = &worker->native;

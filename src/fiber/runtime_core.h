@@ -69,13 +69,13 @@ struct RuntimeCore {
   std::uint32_t worker_count;
   std::vector<std::unique_ptr<Worker>> workers;
   sync::Mutex threads_mutex;
-  std::vector<std::thread> threads;  // Under threads_mutex; a slot is empty once shutdown() has taken it.
+  std::vector<sync::Thread> threads;  // Under threads_mutex; a slot is empty once shutdown() has taken it.
   StackPool stacks;
   ParkingLot lot;
   Timers timers;
   std::unique_ptr<Reactor> reactor;
-  std::unique_ptr<Trace> trace;  // Null unless Config::trace_events.
-  std::unique_ptr<RootMeter> meter;  // Null in profiles that do not meter.
+  std::unique_ptr<Trace> trace;           // Null unless Config::trace_events.
+  std::unique_ptr<RootMeter> meter;       // Null in profiles that do not meter.
   std::unique_ptr<BlockingPool> helpers;  // Goes before what its threads use when they wake a task.
   sync::Atomic<std::uint32_t> cancel_epoch{1};
   sync::Atomic<bool> stopping{false};
@@ -105,7 +105,7 @@ struct RuntimeCore {
   std::uint64_t event_count = 0;
   const Record* await = nullptr;  // The loop ends when this task has ended; null: when all have.
   std::string deadlock;           // The report, until run() throws it.
-  std::mutex deterministic_mutex;
+  sync::Mutex deterministic_mutex;
 
   [[nodiscard]] Nanoseconds now() const;
   void start_threads();

@@ -128,11 +128,13 @@ void finish_task(Worker* worker, Record* record) {
   event(worker, Event::kComplete, record->id, static_cast<std::uint32_t>(end));
   // Up to here it can be done again if something throws (finish_after_fault); nothing throws from here on.
   Counters& counters = worker->counters;
-  (end == TaskState::kCompleted ? counters.completed : end == TaskState::kFailed ? counters.failed : counters.cancelled)
+  (end == TaskState::kCompleted ? counters.completed
+   : end == TaskState::kFailed  ? counters.failed
+                                : counters.cancelled)
       .add(1);
   if ((record->flags & Record::kFlagDetached) != 0) {
-    record->act(record, Action::kDropResult);
-    free_record(worker, record);
+    record->act(record, Action::kDropResult);  // A user's destructor: it may park, and wake on another worker.
+    free_record(current_worker(), record);
   } else {
     set_state(record, end);
     light_fence();  // Partner: cancel_task()'s heavy_fence(): it sees the terminal state, or this sees its mark.
@@ -141,12 +143,12 @@ void finish_task(Worker* worker, Record* record) {
     const std::uintptr_t before = record->join.exchange(kJoinDone, std::memory_order_acq_rel);
     if (before == kJoinDetached) {
       record->act(record, Action::kDropResult);
-      free_record(worker, record);
+      free_record(current_worker(), record);
     } else if (before != kJoinNone) {
       wake_joiner(runtime, record, before);
     }
   }
-  child_done(runtime, nursery, worker->fiber);
+  child_done(runtime, nursery, current_worker()->fiber);
 }
 
 namespace {
@@ -216,14 +218,24 @@ struct alignas(8) OutsideWaiter {  // Aligned so that the tag's bit is free.
 struct JoinWait {
   Record* record;
   Fiber* fiber;
+  Timer* timer;  // Null without a limit. Started after the switch: one that fired earlier would wake nobody.
+  bool timed;
 };
 
-bool publish_join(Worker* /*worker*/, void* argument) {
-  const auto* wait = static_cast<JoinWait*>(argument);
+bool publish_join(Worker* worker, void* argument) {
+  auto* wait = static_cast<JoinWait*>(argument);
   std::uintptr_t none = kJoinNone;
   // acq_rel, partner: finish_task()'s exchange.
-  return wait->record->join.compare_exchange_strong(none, reinterpret_cast<std::uintptr_t>(wait->fiber),
-                                                    std::memory_order_acq_rel);
+  if (!wait->record->join.compare_exchange_strong(none, reinterpret_cast<std::uintptr_t>(wait->fiber),
+                                                  std::memory_order_acq_rel)) {
+    return false;
+  }
+  // The fiber is not resumed before this returns, so its frame is still there.
+  if (wait->timer != nullptr) {
+    wait->timed = true;
+    add_timer(worker->runtime, wait->timer);
+  }
+  return true;
 }
 
 // True if the waiter is out of the join word and nobody will touch it on the record's behalf.
@@ -304,8 +316,8 @@ bool join_slow(Record* record, const std::chrono::nanoseconds* timeout) {
       return true;
     }
   }
-  JoinWait wait{record, self};
   JoinTimer timer{{}, runtime, self};
+  JoinWait wait{record, self, timeout == nullptr ? nullptr : &timer.timer, false};
   if (timeout != nullptr) {
     if (timeout->count() <= 0) return false;
     timer.timer.at = runtime->now() + timeout->count();
@@ -314,10 +326,9 @@ bool join_slow(Record* record, const std::chrono::nanoseconds* timeout) {
       auto* self_timer = static_cast<JoinTimer*>(fired->context);
       wake(self_timer->runtime, self_timer->fiber, WakeReason::kTimeout);
     };
-    add_timer(runtime, &timer.timer);
   }
   const WakeReason reason = park(worker, publish_join, &wait, true, "a task");
-  if (timeout != nullptr) runtime->timers.remove(&timer.timer);
+  if (wait.timed) runtime->timers.remove(&timer.timer);
   if (reason != WakeReason::kDone) {
     withdraw_join(record, self);
     if (is_terminal_now(record)) return true;

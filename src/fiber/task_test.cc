@@ -233,6 +233,53 @@ TEST(Task, ExceptionIsItsOutcome) {
   EXPECT_EQ(stats.worker_panics, 0U);
 }
 
+// Contract: F-3. Tasks that wait inside their catch blocks keep their own exceptions, on one worker and on several.
+TEST(Task, WaitingInACatchBlockKeepsTheException) {
+  for (const std::size_t workers : {1U, 3U}) {
+    Runtime runtime({.worker_count = workers});
+    runtime.run([] {
+      with_scope([](Nursery& n) {
+        for (int i = 0; i < 50; ++i) {
+          n.launch([i] {
+            for (int round = 0; round < 10; ++round) {
+              try {
+                try {
+                  throw i;
+                } catch (...) {
+                  yield();
+                  EXPECT_TRUE(sleep_for(std::chrono::microseconds(i % 7)).ok());
+                  yield();
+                  throw;
+                }
+              } catch (int seen) {
+                EXPECT_EQ(seen, i);
+              }
+            }
+          });
+        }
+      });
+    });
+  }
+}
+
+// Contract: F-2. A task may wait for a task of another runtime: each goes on where it belongs.
+TEST(Task, WaitsAcrossRuntimes) {
+  Runtime first({.worker_count = 2});
+  Runtime second({.worker_count = 2});
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_EQ(first.run([&second, i] {
+      Task<int> far = second.spawn([i] {
+        yield();
+        return i;
+      });
+      const int result = far.get();
+      yield();
+      return result;
+    }),
+              i);
+  }
+}
+
 // Contract: F-7. Dropping a handle ends nothing; the nursery still waits for the task. Results are destroyed once.
 TEST(Task, DroppedHandleAndResultLifetimes) {
   auto counter = std::make_shared<int>(0);

@@ -79,7 +79,8 @@ void note_outside_event(RuntimeCore* runtime, Event what, std::uint64_t id) {
 Result<TraceSummary> write_trace(Runtime& runtime, std::ostream& out) {
   const detail::Trace* trace = runtime.core()->trace.get();
   if (trace == nullptr) {
-    return Error{ErrorCode::kFailedPrecondition, "this runtime records no trace; make it with Config::trace_events > 0"};
+    return Error{ErrorCode::kFailedPrecondition,
+                 "this runtime records no trace; make it with Config::trace_events > 0"};
   }
   const detail::Trace::Snapshot snapshot = trace->read();
   detail::write_json(snapshot, trace->tracks(), out);

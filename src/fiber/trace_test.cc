@@ -26,11 +26,11 @@ std::string trace_of(Runtime& runtime) {
 }
 
 struct Replayed {
-  std::map<int, std::string> tracks;      // tid -> name
-  std::map<std::string, int> marks;       // Instant events by name.
-  std::map<std::string, int> slices;      // By the first word of the name.
-  std::map<std::string, int> outcomes;    // Of completed tasks.
-  std::map<std::string, int> waits;       // What tasks waited for.
+  std::map<int, std::string> tracks;    // tid -> name
+  std::map<std::string, int> marks;     // Instant events by name.
+  std::map<std::string, int> slices;    // By the first word of the name.
+  std::map<std::string, int> outcomes;  // Of completed tasks.
+  std::map<std::string, int> waits;     // What tasks waited for.
   int arrows_begun = 0, arrows_ended = 0;
   std::size_t deepest = 0;
 };

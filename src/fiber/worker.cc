@@ -340,7 +340,7 @@ void SpinLock::lock_slow() {
 void wake_sleeper(Worker* worker) {
   RuntimeCore* runtime = worker->runtime;
   if ((worker->hooks & kHookFence) != 0) {
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    sync::fence(std::memory_order_seq_cst);
     const std::uint64_t idle = runtime->lot.word().load(std::memory_order_relaxed);
     if (ParkingLot::sleepers(idle) == 0 || ParkingLot::searchers(idle) != 0) return;
   }
@@ -371,7 +371,10 @@ Fiber* loop_fiber(Worker* worker) {
   Fiber* list = worker->runtime->stacks.take_some(kStackBatch, &taken);
   ROTA_ASSERT(list != nullptr, "no memory for another stack; ", worker->runtime->stacks.made(), " exist");
   Fiber* first = list;
-  for (Fiber* fiber = list; fiber != nullptr; fiber = fiber->next) prepare(fiber);
+  for (Fiber* fiber = list; fiber != nullptr; fiber = fiber->next) {
+    fiber->home = worker->runtime;
+    prepare(fiber);
+  }
   worker->spare = first->next;
   worker->spare_count = taken - 1;
   return first;
@@ -443,7 +446,7 @@ WakeReason park(Worker* worker, Publish publish, void* argument, bool cancellabl
   if (cancellable) {
     if (!task->has_entry()) [[unlikely]]
       register_task(task, self);
-    self->claim.store(kParking, worker->solo ? std::memory_order_relaxed : std::memory_order_seq_cst);
+    self->claim.store(kParking, std::memory_order_seq_cst);
     if (cancelled_now(worker)) {
       self->claim.store(kRunning, std::memory_order_relaxed);
       return WakeReason::kCancelled;
@@ -500,7 +503,8 @@ bool cancel_wake(Fiber* fiber) {
   }
 }
 
-void schedule(RuntimeCore* runtime, Fiber* fiber) {
+void schedule(RuntimeCore* /*waker*/, Fiber* fiber) {
+  RuntimeCore* runtime = fiber->home;  // Whoever wakes it, it goes on where it belongs.
   set_state(fiber->task, TaskState::kReady);
   Worker* worker = current_worker();
   if (worker != nullptr && worker->runtime == runtime) [[likely]] {

@@ -48,7 +48,7 @@ struct Config {
   std::uint32_t cancel_grace_ops = 1 << 20;   // What metered code that does not notice its cancellation may still use.
   // Helper threads of blocking(), at most. 1 to 4096.
   std::size_t blocking_threads = 64;
-  std::size_t trace_events = 0;      // Of each worker, for write_trace(); the oldest goes first. 0: no trace.
+  std::size_t trace_events = 0;  // Of each worker, for write_trace(); the oldest goes first. 0: no trace.
 
   // The same with defaults filled in, or a sentence that says what is wrong.
   [[nodiscard]] Result<Config> checked() const;

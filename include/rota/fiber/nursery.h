@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
-#include "rota/fiber/cancel.h"
 #include "rota/fiber/budget.h"
+#include "rota/fiber/cancel.h"
 #include "rota/fiber/capability.h"
 #include "rota/fiber/detail/charge.h"
 #include "rota/fiber/detail/core.h"
@@ -152,9 +152,7 @@ class Nursery {
 
   // Waits for all children. A child's failure comes before cancellation before success: the error's code is the
   // failure's, or Cancelled, or DeadlineExceeded. Only the fiber that opened the nursery may close it.
-  Result<void> close() {
-    return detail::close_slow(&core_);
-  }
+  Result<void> close() { return detail::close_slow(&core_); }
 
   // Recharges a task of this nursery, or below it, that is out of budget; see Supervisor::recharge().
   template <class T>
@@ -217,7 +215,8 @@ class Nursery {
     return {record, {}};
   }
 
-  // Is nothing left, and did nothing unusual happen? Acquire, partner: the release of the children that ended elsewhere.
+  // Is nothing left, and did nothing unusual happen? Acquire, partner: the release of the children that ended
+  // elsewhere.
   [[gnu::always_inline]] bool is_quiet() const {
     return (core_.local | core_.remote.load(std::memory_order_acquire) |
             reinterpret_cast<std::intptr_t>(core_.extras.load(std::memory_order_relaxed))) == 0;

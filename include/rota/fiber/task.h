@@ -24,6 +24,8 @@ namespace detail {
 // The result comes before the closure, so that a handle finds it without knowing the closure's type.
 template <class T>
 struct ResultRecord : Record {
+  static_assert(std::is_void_v<T> || alignof(std::conditional_t<std::is_void_v<T>, char, T>) <= 16,
+                "a task's result is aligned to 16 bytes at most; return a pointer to it instead");
   union {
     std::conditional_t<std::is_void_v<T>, char, T> value;
     std::exception_ptr error;

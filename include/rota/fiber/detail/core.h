@@ -111,6 +111,13 @@ struct Record {
 static_assert(sizeof(Record) == 48);
 
 // ---------------------------------------------------------------------------------------------------------- fibers
+// What the C++ runtime keeps of the exceptions that a thread handles just now (Itanium ABI). It belongs to the fiber: a
+// switch inside a catch block takes it along.
+struct ExceptionGlobals {
+  void* caught;
+  unsigned int uncaught;
+};
+
 enum class WakeReason : std::uint8_t { kDone, kCancelled, kTimeout };
 
 // Fiber::claim. A wait goes Running -> Parking -> Waiting -> Woken -> Running; the Firm ones are not cancelled.
@@ -133,6 +140,7 @@ struct alignas(sync::kCacheLineBytes) Fiber {
   NurseryCore* scope = nullptr;  // The innermost open scope on this stack.
   sync::Atomic<std::uint32_t> claim{kRunning};
   WakeReason reason = WakeReason::kDone;
+  RuntimeCore* home = nullptr;      // Whose fiber it is.
   Fiber* next = nullptr;            // In a spare, free or inject list.
   std::byte* low = nullptr;         // The lowest usable byte of the stack.
   std::byte* floor = nullptr;       // Below this, a join calls no further task on top of this stack.
@@ -245,9 +253,10 @@ struct alignas(sync::kCacheLineBytes) Worker {
   Counter spent_ops, spent_spawns;    // By tasks whose account was in that word.
   Counter not_inline, inline_opened;  // Spawns without such a word (or refused); words that became a Meter.
   Counter meters_ended;               // Tasks that ended with a Meter.
-  Fiber* spare = nullptr;  // Stacks that stand in the loop, ready to go on.
+  Fiber* spare = nullptr;             // Stacks that stand in the loop, ready to go on.
   std::uint32_t spare_count = 0;
   sync::Atomic<std::uint32_t>* cancel_epoch = nullptr;
+  ExceptionGlobals* exceptions = nullptr;            // This thread's.
   sync::Atomic<std::uint64_t>* idle_word = nullptr;  // The parking lot's state: who sleeps and who searches.
   Fiber native;                                      // The thread's own stack.
   Counters counters;

@@ -14,6 +14,11 @@ namespace rota::fiber::detail {
 
 [[gnu::always_inline]] inline void switch_fibers(Worker* worker, Fiber* from, Fiber* to) {
   worker->fiber = to;
+  const ExceptionGlobals exceptions = *worker->exceptions;
+  const bool handling = exceptions.caught != nullptr || exceptions.uncaught != 0;
+  if (handling) [[unlikely]] {
+    *worker->exceptions = {};
+  }
 #if ROTA_ASAN
   __sanitizer_start_switch_fiber(&from->fake_stack, to->low, to->bytes);
 #endif
@@ -24,7 +29,11 @@ namespace rota::fiber::detail {
 #if ROTA_ASAN
   __sanitizer_finish_switch_fiber(from->fake_stack, nullptr, nullptr);
 #endif
-  run_after_switch(current_worker());
+  Worker* resumed = current_worker();
+  if (handling) [[unlikely]] {
+    *resumed->exceptions = exceptions;
+  }
+  run_after_switch(resumed);
 }
 
 }  // namespace rota::fiber::detail

@@ -205,6 +205,9 @@ TEST_P(NurseryOn, DeadlineInTimeAndLate) {
                    return 5;  // The body is done at once; its child is not.
                  }).has_value());
     EXPECT_FALSE(with_deadline(milliseconds(0), [](Nursery&) { return 1; }).has_value());
+    // A spawn that the expiry refuses is the expiry, not an error of the body.
+    EXPECT_FALSE(
+        with_deadline(milliseconds(0), [](Nursery& n) { return n.spawn([] { return 1; }).get(); }).has_value());
     EXPECT_FALSE(with_deadline(milliseconds(-5), [](Nursery&) { return 1; }).has_value());
     EXPECT_TRUE(with_deadline(std::chrono::nanoseconds::max(), [](Nursery&) { return 1; }).has_value());
   });

@@ -288,8 +288,10 @@ auto with_deadline(std::chrono::nanoseconds duration, F&& body) {
   const auto finish = [&nursery](auto&& run) -> bool {
     try {
       run();
-    } catch (const Cancelled&) {
-      if (nursery.cancel_reason() != CancelReason::kTimeout) throw;
+    } catch (const FiberError& error) {
+      // After the expiry a wait is cancelled and a spawn refused: that is the expiry, not a failure.
+      const bool expired = error.code() == ErrorCode::kCancelled || error.code() == ErrorCode::kNurseryNotActive;
+      if (nursery.cancel_reason() != CancelReason::kTimeout || !expired) throw;
     }
     Result<void> closed = nursery.close();
     if (closed.ok()) return true;

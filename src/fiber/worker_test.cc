@@ -223,7 +223,7 @@ TEST(Workers, StatsAgreeWithWhatHappened) {
   EXPECT_GT(stats.stacks_live + stats.stacks_cached, 0U);
 }
 
-// Contract: F-25 (yield). Two tasks take turns on one worker.
+// Two tasks that yield take turns on one worker.
 TEST(Workers, YieldTakesTurns) {
   Runtime runtime({.worker_count = 1});
   std::string order;

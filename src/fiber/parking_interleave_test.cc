@@ -84,6 +84,26 @@ TEST(ParkingInterleave, WithoutTheSecondLookItIsLost) {
   EXPECT_EQ(result.failure, Failure::kDeadlock) << result.report;
 }
 
+// A worker that was chosen while it got up by itself takes its seat again: it must not find the token of the last time.
+TEST(ParkingInterleave, ASeatTakenAgainHasNoOldToken) {
+  const Result result = check({.name = "a seat taken again", .max_executions = 100'000}, [](Execution& ex) {
+    ParkingLot lot(1);
+    Work work;
+    ex.run(
+        [&] {
+          push(lot, work);
+          push(lot, work);
+        },
+        [&] {
+          find_one(lot, work, 0, true);
+          find_one(lot, work, 0, true);
+        });
+    ROTA_INTERLEAVE_ASSERT(work.items.load() == 0);
+    ROTA_INTERLEAVE_ASSERT(lot.word().load() == 0);
+  });
+  EXPECT_TRUE(result.ok) << result.report;
+}
+
 // Two items, two workers: whoever is chosen takes its seat again without an old token. Within a bound of preemptions.
 TEST(ParkingInterleave, TwoSleepersTwoPushes) {
   const Result result =

@@ -92,16 +92,16 @@ TEST(Deterministic, DeadlockIsReported) {
     runtime.run([&unwound] {
       Task<void> a;
       Task<void> b;
+      const auto wait_for = [&unwound](Task<void>& other) {
+        try {
+          while (!other.valid()) yield();
+          other.wait();
+        } catch (const Cancelled&) {
+          ++unwound;
+          throw;
+        }
+      };
       with_scope([&](Nursery& n) {
-        const auto wait_for = [&unwound](Task<void>& other) {
-          try {
-            while (!other.valid()) yield();
-            other.wait();
-          } catch (const Cancelled&) {
-            ++unwound;
-            throw;
-          }
-        };
         a = n.spawn([&] { wait_for(b); });
         b = n.spawn([&] { wait_for(a); });
         yield();

@@ -10,6 +10,9 @@
 #include <cstring>
 #include <new>
 
+#if ROTA_ASAN
+#include <sanitizer/asan_interface.h>
+#endif
 #if ROTA_TSAN
 #include <sanitizer/tsan_interface.h>
 #endif
@@ -61,6 +64,9 @@ bool StackPool::add_slab_locked() {
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (base == MAP_FAILED) return false;
   madvise(base, bytes, MADV_NOHUGEPAGE);  // Refused by kernels without huge pages: nothing is lost then.
+#if ROTA_ASAN
+  __asan_unpoison_memory_region(base, bytes);  // What an unmapped slab left of its frames is not ours.
+#endif
   slabs_.push_back({static_cast<std::byte*>(base), bytes, count, 0});
   return true;
 }

@@ -142,7 +142,7 @@ inline void* prepare_stack(void* top, EntryFunction entry) noexcept {
 
 #else
 
-// Boost.Context elsewhere (context_boost.cc): the saved "stack pointer" is its fcontext_t.
+// Other processors: declared, not written yet; a program does not link there. Boost.Context is meant to fill this in.
 void switch_stacks(void** save, void* load) noexcept;
 void* prepare_stack(void* top, EntryFunction entry) noexcept;
 

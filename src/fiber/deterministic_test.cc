@@ -264,9 +264,6 @@ TEST(RandomPrograms, KeepTheirInvariantsOnThreads) {
   }
 }
 
-#if !ROTA_ASAN
-// Not under AddressSanitizer, where it hangs in about every second run for a reason that is not known yet. It passes
-// without a sanitizer (60 runs of 60).
 // Far more workers than cores: spawning, joining, sleeping and cancelling all at once.
 TEST(RandomPrograms, SixtyFourWorkers) {
   Runtime runtime({.worker_count = 64});
@@ -303,7 +300,6 @@ TEST(RandomPrograms, SixtyFourWorkers) {
   });
   EXPECT_EQ(ended.load(), 64);
 }
-#endif
 
 }  // namespace
 }  // namespace rota::fiber

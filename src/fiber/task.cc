@@ -1,12 +1,11 @@
 // Running a task to its end, joining it, and the handle's slow paths.
 #include "rota/fiber/task.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <bit>
 
 #include "fiber/runtime_core.h"
+#include "fiber/wait_word.h"
 #include "rota/fiber/meter.h"
 
 namespace rota::fiber::detail {
@@ -99,13 +98,7 @@ TaskState observed_state(const Record* record) {
 
 void await_canceller(Record* record) {
   // Acquire, partner: cancel_task()'s last store. It holds spin locks only, so this is short.
-  for (std::uint32_t spins = 0; (record->cancel.load(std::memory_order_acquire) & Record::kCancelBusy) != 0; ++spins) {
-    if (spins < 128) {
-      sync::cpu_pause();
-    } else {
-      sched_yield();
-    }
-  }
+  for (ShortWait pause; (record->cancel.load(std::memory_order_acquire) & Record::kCancelBusy) != 0;) pause.round();
 }
 
 // The task's function is over, or was never called. Stores the end, tells who waits, leaves the nursery -- last,
@@ -139,8 +132,7 @@ void finish_task(Worker* worker, Record* record) {
     set_state(record, end);
     light_fence();  // Partner: cancel_task()'s heavy_fence(): it sees the terminal state, or this sees its mark.
     if (record->cancel.load(std::memory_order_relaxed) != 0) await_canceller(record);
-    // acq_rel: releases the result to the handle's acquire; acquires the waiter's fiber or the drop.
-    const std::uintptr_t before = record->join.exchange(kJoinDone, std::memory_order_acq_rel);
+    const std::uintptr_t before = finish_join(record);
     if (before == kJoinDetached) {
       record->act(record, Action::kDropResult);
       free_record(current_worker(), record);
@@ -201,11 +193,6 @@ void drop_handle(Record* record) {
 }
 
 // ------------------------------------------------------------------------------------------------------------- join
-//
-// Record::join goes None -> waiter -> Done, or None -> Done. The waiter puts itself there after it has switched away;
-// the finisher takes it out by its exchange and then owns exactly one attempt to wake it. A waiter that was woken for
-// another reason (cancelled, timed out) takes itself out by compare-exchange; if the finisher was faster, it waits for
-// the finisher's attempt to be over (kReleased), because the attempt touches the fiber.
 
 namespace {
 
@@ -219,46 +206,23 @@ struct JoinWait {
   Record* record;
   Fiber* fiber;
   Timer* timer;  // Null without a limit. Started after the switch: one that fired earlier would wake nobody.
-  bool timed;
+  bool published;
 };
 
 bool publish_join(Worker* worker, void* argument) {
   auto* wait = static_cast<JoinWait*>(argument);
-  std::uintptr_t none = kJoinNone;
-  // acq_rel, partner: finish_task()'s exchange.
-  if (!wait->record->join.compare_exchange_strong(none, reinterpret_cast<std::uintptr_t>(wait->fiber),
-                                                  std::memory_order_acq_rel)) {
-    return false;
-  }
+  if (!publish_waiter(wait->record, reinterpret_cast<std::uintptr_t>(wait->fiber))) return false;
   // The fiber is not resumed before this returns, so its frame is still there.
-  if (wait->timer != nullptr) {
-    wait->timed = true;
-    add_timer(worker->runtime, wait->timer);
-  }
+  wait->published = true;
+  if (wait->timer != nullptr) add_timer(worker->runtime, wait->timer);
   return true;
-}
-
-// True if the waiter is out of the join word and nobody will touch it on the record's behalf.
-void withdraw_join(Record* record, Fiber* fiber) {
-  auto expected = reinterpret_cast<std::uintptr_t>(fiber);
-  if (record->join.compare_exchange_strong(expected, kJoinNone, std::memory_order_acq_rel)) return;
-  if (expected == kJoinNone) return;  // Never published.
-  for (std::uint32_t spins = 0; (record->cancel.load(std::memory_order_acquire) & Record::kJoinReleased) == 0;
-       ++spins) {
-    if (spins < 128) {
-      sync::cpu_pause();
-    } else {
-      sched_yield();
-    }
-  }
 }
 
 bool join_outside(Record* record, const std::chrono::nanoseconds* timeout) {
   OutsideWaiter waiter;
   static_assert(alignof(OutsideWaiter) > kOutsideTag);
   const std::uintptr_t word = reinterpret_cast<std::uintptr_t>(&waiter) | kOutsideTag;
-  std::uintptr_t expected = kJoinNone;
-  if (!record->join.compare_exchange_strong(expected, word, std::memory_order_acq_rel)) return true;
+  if (!publish_waiter(record, word)) return true;
   const auto start = std::chrono::steady_clock::now();
   while (waiter.done.value.load(std::memory_order_acquire) == 0) {
     if (timeout == nullptr) {
@@ -270,7 +234,7 @@ bool join_outside(Record* record, const std::chrono::nanoseconds* timeout) {
       waiter.done.wait(0, left);
       continue;
     }
-    expected = word;
+    std::uintptr_t expected = word;
     if (record->join.compare_exchange_strong(expected, kJoinNone, std::memory_order_acq_rel)) return false;
     while (waiter.done.value.load(std::memory_order_acquire) == 0) waiter.done.wait(0);  // It is being told just now.
   }
@@ -299,7 +263,7 @@ void wake_joiner(RuntimeCore* runtime, Record* record, std::uintptr_t waiter) {
     schedule(runtime, fiber);  // The record may be gone.
     return;
   }
-  record->cancel.fetch_or(Record::kJoinReleased, std::memory_order_release);
+  release_waiter(record);
 }
 
 bool join_slow(Record* record, const std::chrono::nanoseconds* timeout) {
@@ -328,9 +292,9 @@ bool join_slow(Record* record, const std::chrono::nanoseconds* timeout) {
     };
   }
   const WakeReason reason = park(worker, publish_join, &wait, true, "a task");
-  if (wait.timed) runtime->timers.remove(&timer.timer);
+  if (wait.published && timeout != nullptr) runtime->timers.remove(&timer.timer);
   if (reason != WakeReason::kDone) {
-    withdraw_join(record, self);
+    if (wait.published) withdraw_waiter(record, reinterpret_cast<std::uintptr_t>(self));
     if (is_terminal_now(record)) return true;
     if (reason == WakeReason::kTimeout) return false;
     throw Cancelled(current_cancel_reason());

@@ -9,6 +9,7 @@
 
 #include "fiber/reactor.h"
 #include "fiber/runtime_core.h"
+#include "fiber/wait_word.h"
 #include "rota/assert.h"
 #include "rota/fiber/task.h"
 #include "rota/fiber/time.h"
@@ -305,35 +306,17 @@ void commit_park(Worker* worker, void* arguments) {
   const ParkArguments park = *static_cast<ParkArguments*>(arguments);
   const bool waits = park.publish(worker, park.argument);
   // Until claim leaves Parking nobody resumes the fiber, so this worker may still touch it.
-  std::uint32_t claim = park.fiber->claim.load(std::memory_order_relaxed);
-  for (;;) {
-    if (claim == kParkingCancelled) {
-      park.fiber->reason = WakeReason::kCancelled;
-      break;
-    }
-    if (!waits) {
-      if (!park.fiber->claim.compare_exchange_weak(claim, kWoken, std::memory_order_seq_cst)) continue;
-      park.fiber->reason = WakeReason::kDone;
-      break;
-    }
-    const std::uint32_t next = claim == kParkingFirm ? kWaitingFirm : kWaiting;
-    // Release, partner: the acquire of claim_wake() and cancel_wake(): the saved context is there.
-    if (park.fiber->claim.compare_exchange_weak(claim, next, std::memory_order_seq_cst)) return;
-  }
-  park.fiber->claim.store(kWoken, std::memory_order_relaxed);
+  WakeReason reason{};
+  if (commit_wait(park.fiber->claim, waits, reason)) return;
+  park.fiber->reason = reason;
   schedule(worker->runtime, park.fiber);
 }
 
 }  // namespace
 
 void SpinLock::lock_slow() {
-  for (std::uint32_t spins = 0;; ++spins) {
+  for (ShortWait pause;; pause.round()) {
     if (word_.load(std::memory_order_relaxed) == 0 && word_.exchange(1, std::memory_order_acquire) == 0) return;
-    if (spins < 128) {
-      sync::cpu_pause();
-    } else {
-      sched_yield();
-    }
   }
 }
 
@@ -446,13 +429,13 @@ WakeReason park(Worker* worker, Publish publish, void* argument, bool cancellabl
   if (cancellable) {
     if (!task->has_entry()) [[unlikely]]
       register_task(task, self);
-    self->claim.store(kParking, std::memory_order_seq_cst);
+    begin_wait(self->claim, true);
     if (cancelled_now(worker)) {
-      self->claim.store(kRunning, std::memory_order_relaxed);
+      withdraw_wait(self->claim);
       return WakeReason::kCancelled;
     }
   } else {
-    self->claim.store(kParkingFirm, std::memory_order_relaxed);
+    begin_wait(self->claim, false);
   }
   set_state(task, state);
   event(worker, Event::kBlock, task->id);
@@ -467,40 +450,15 @@ WakeReason park(Worker* worker, Publish publish, void* argument, bool cancellabl
 }
 
 bool claim_wake(Fiber* fiber, WakeReason reason) {
-  std::uint32_t claim = fiber->claim.load(std::memory_order_acquire);
-  for (std::uint32_t spins = 0;;) {
-    if (claim == kWaiting || claim == kWaitingFirm) {
-      if (fiber->claim.compare_exchange_weak(claim, kWoken, std::memory_order_acq_rel)) {
-        fiber->reason = reason;
-        return true;
-      }
-      continue;
-    }
-    if (claim != kParking && claim != kParkingFirm) return false;
-    // On its way to Waiting, on a worker that has just switched to another stack.
-    if (++spins < 128) {
-      sync::cpu_pause();
-    } else {
-      sched_yield();
-    }
-    claim = fiber->claim.load(std::memory_order_acquire);
-  }
+  if (!claim_wait(fiber->claim)) return false;
+  fiber->reason = reason;
+  return true;
 }
 
 bool cancel_wake(Fiber* fiber) {
-  std::uint32_t claim = fiber->claim.load(std::memory_order_seq_cst);
-  for (;;) {
-    if (claim == kWaiting) {
-      if (fiber->claim.compare_exchange_weak(claim, kWoken, std::memory_order_seq_cst)) {
-        fiber->reason = WakeReason::kCancelled;
-        return true;
-      }
-    } else if (claim == kParking) {
-      if (fiber->claim.compare_exchange_weak(claim, kParkingCancelled, std::memory_order_seq_cst)) return false;
-    } else {
-      return false;
-    }
-  }
+  if (!cancel_wait(fiber->claim)) return false;
+  fiber->reason = WakeReason::kCancelled;
+  return true;
 }
 
 void schedule(RuntimeCore* /*waker*/, Fiber* fiber) {

@@ -48,11 +48,8 @@ Figures run_yield(unsigned threads, std::uint64_t count) {
 
 std::uint64_t fib(std::uint64_t n) {
   if (n < 2) return n;
-  return fiber::with_scope([n](fiber::Nursery& scope) {
-    fiber::Task<std::uint64_t> a = scope.spawn([n] { return fib(n - 1); });
-    const std::uint64_t b = fib(n - 2);
-    return a.get() + b;
-  });
+  const auto [a, b] = fiber::both([n] { return fib(n - 2); }, [n] { return fib(n - 1); });
+  return a + b;
 }
 
 Figures run_fib(unsigned threads, std::uint64_t n) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "rota/fiber/blocking.h"
+#include "rota/fiber/both.h"
 #include "rota/fiber/budget.h"
 #include "rota/fiber/cancel.h"
 #include "rota/fiber/capability.h"

@@ -93,6 +93,7 @@ Record* allocate_slow(Worker* worker, std::uint8_t size_class, std::size_t bytes
 }
 
 void free_slow(Worker* /*worker*/, Record* record) {
+  if (record->size_class == kFrameClass) return;
   if (ROTA_ASAN || record->size_class == kHugeClass) {
     std::free(record);
     return;

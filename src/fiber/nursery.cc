@@ -134,11 +134,11 @@ void await_children(Worker* worker, NurseryCore* core) {
   while (core->local > 0 && stack_left(worker->fiber) && (worker->hooks & kHookDeterministic) == 0) {
     const Item item = pop_item(worker);
     if (item == 0) break;
-    if (is_fiber(item) || record_of(item)->nursery != core) {
+    if (is_fiber(item) || nursery_of(item) != core) {
       worker->deque.push(item);
       break;
     }
-    Record* record = record_of(item);
+    Record* record = task_of(worker, item);
     if ((record->flags & Record::kFlagDetached) == 0) {
       run_in_place_slow(worker, record);
     } else if (call_in_place(worker, record)) {

@@ -442,8 +442,8 @@ Stats Runtime::stats() const {
   for (const auto& worker : core_->workers) {
     const Counters& c = worker->counters;
     WorkerStats w;
-    w.spawned = (c.spawned.get() & 0xffffffffffff) - c.refused.get();
-    w.completed = c.completed.get();
+    w.spawned = (c.spawned.get() & 0xffffffffffff) - c.refused.get() + c.called.get();
+    w.completed = c.completed.get() + c.called.get();
     w.cancelled = c.cancelled.get();
     w.failed = c.failed.get();
     w.steals = c.steals.get();

@@ -169,6 +169,10 @@ CancelReason current_cancel_reason();
 
 // task.cc
 void run_task(Worker* worker, Record* record);
+// Whose child an item is that is no fiber.
+NurseryCore* nursery_of(Item item);
+// The record of an item that is no fiber, just taken from a deque by `worker`; makes it for a Fork.
+Record* task_of(Worker* worker, Item item);
 void wake_joiner(RuntimeCore* runtime, Record* record, std::uintptr_t waiter);
 
 // worker.cc

@@ -6,6 +6,7 @@
 
 #include "fiber/runtime_core.h"
 #include "fiber/wait_word.h"
+#include "rota/fiber/both.h"
 #include "rota/fiber/meter.h"
 
 namespace rota::fiber::detail {
@@ -182,6 +183,25 @@ void run_task(Worker* worker, Record* record) {
   current_worker()->runtime->worker_panics.fetch_add(1, std::memory_order_relaxed);
 }
 
+NurseryCore* nursery_of(Item item) { return is_fork(item) ? &fork_of(item)->core : record_of(item)->nursery; }
+
+Record* task_of(Worker* worker, Item item) {
+  if (!is_fork(item)) return record_of(item);
+  Fork* fork = fork_of(item);
+  auto* record = reinterpret_cast<Record*>(fork + 1);
+  record->act = fork->act;
+  record->nursery = &fork->core;
+  record->join.store(kJoinNone, std::memory_order_relaxed);
+  record->state.store(TaskState::kReady, std::memory_order_relaxed);
+  record->cancel.store(0, std::memory_order_relaxed);
+  record->size_class = kFrameClass;
+  record->flags = 0;
+  record->registry.store(Record::kNoEntry, std::memory_order_relaxed);
+  record->id = worker->counters.spawned.next();
+  record->meter = 0;
+  return record;
+}
+
 void run_in_place_slow(Worker* worker, Record* record) { run_task(worker, record); }
 
 void drop_handle(Record* record) {
@@ -301,6 +321,34 @@ bool join_slow(Record* record, const std::chrono::nanoseconds* timeout) {
   }
   return true;
 }
+
+// -------------------------------------------------------------------------------------------------------------- fork
+
+void throw_cancelled() { throw Cancelled(current_cancel_reason()); }
+
+void join_fork(Fork* fork) {
+  Result<void> closed = close_slow(&fork->core);  // Publishes what the child wrote: its end is counted with release.
+  if (closed.ok()) {
+    dispose_nursery(&fork->core);
+    return;
+  }
+  fork->act(reinterpret_cast<Record*>(fork + 1), Action::kDropResult);
+  throw_close(std::move(closed).take_error(), &fork->core);
+}
+
+void abandon_fork(Fork* fork) {
+  const bool closed = fork->core.owner == nullptr;
+  const bool called = fork->core.local == 0;
+  if (!closed && called) {
+    Worker* worker = current_worker();
+    worker->counters.spawned.add(1);
+    (cancelled_now(worker) ? worker->counters.cancelled : worker->counters.failed).add(1);
+  }
+  dispose_nursery(&fork->core);
+  if (!closed && !called) fork->act(reinterpret_cast<Record*>(fork + 1), Action::kDropResult);
+}
+
+void finish_fork(Fork* fork) { finish_slow(&fork->core); }
 
 // ------------------------------------------------------------------------------------------------------------ cancel
 

@@ -404,7 +404,7 @@ namespace {
       keep_spare(worker, self);
       switch_fibers(worker, self, fiber_of(item));
     } else {
-      run_task(worker, record_of(item));
+      run_task(worker, task_of(worker, item));
     }
   }
 }

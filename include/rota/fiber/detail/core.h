@@ -32,6 +32,7 @@ struct RuntimeCore;
 struct NurseryCore;
 struct NurseryExtras;
 struct Meter;
+struct Fork;
 
 // ---------------------------------------------------------------------------------------------------------- fences
 // A fence that is free on the frequent side. light_fence() keeps the compiler from reordering and nothing else;
@@ -154,12 +155,15 @@ struct alignas(sync::kCacheLineBytes) Fiber {
 #endif
 };
 
-// What a deque holds: a Record* to call, or a Fiber* | 1 to resume.
+// What a deque holds: a Record* to call, a Fiber* | 1 to resume, or a Fork* | 2 to make a record of (both.h).
 using Item = std::uintptr_t;
 inline Item item_of(Record* record) { return reinterpret_cast<Item>(record); }
 inline Item item_of(Fiber* fiber) { return reinterpret_cast<Item>(fiber) | 1U; }
+inline Item item_of(Fork* fork) { return reinterpret_cast<Item>(fork) | 2U; }
 inline bool is_fiber(Item item) { return (item & 1U) != 0; }
 inline Fiber* fiber_of(Item item) { return reinterpret_cast<Fiber*>(item & ~Item{1}); }
+inline bool is_fork(Item item) { return (item & 2U) != 0; }
+inline Fork* fork_of(Item item) { return reinterpret_cast<Fork*>(item & ~Item{2}); }
 inline Record* record_of(Item item) { return reinterpret_cast<Record*>(item); }
 
 // ---------------------------------------------------------------------------------------------------------- nursery
@@ -201,6 +205,7 @@ class Counter {
 struct Counters {
   Counter spawned;  // Starts at index << 48, so that it gives each task its id.
   Counter completed, cancelled, failed;
+  Counter called;   // Children of both() that were called where they were made: spawned and completed.
   Counter refused;  // Spawns that were counted, and then refused.
   Counter steals, failed_steals, parks, park_ns, exhaustions;
   Counter latency_samples, latency_sum_ns;
@@ -209,7 +214,8 @@ struct Counters {
 
 inline constexpr int kSizeClasses = 5;  // 64, 128, 256, 512, 1024 bytes.
 inline constexpr std::size_t kSmallestRecord = 64;
-inline constexpr std::uint8_t kHugeClass = 255;
+inline constexpr std::uint8_t kHugeClass = 255;   // Allocated by itself.
+inline constexpr std::uint8_t kFrameClass = 254;  // Part of a Fork in somebody's frame; not freed.
 constexpr std::uint8_t size_class_of(std::size_t bytes) {
   std::size_t size = kSmallestRecord;
   for (std::uint8_t i = 0; i < kSizeClasses; ++i, size *= 2) {
@@ -319,7 +325,7 @@ void free_slow(Worker* worker, Record* record);
 [[gnu::always_inline]] inline void free_record(Worker* worker, Record* record) {
   [[maybe_unused]] const std::uint8_t size_class = record->size_class;
 #if !ROTA_ASAN
-  if (worker != nullptr && size_class != kHugeClass) [[likely]] {
+  if (worker != nullptr && size_class < kSizeClasses) [[likely]] {
     auto* slot = reinterpret_cast<FreeSlot*>(record);
     slot->next = worker->free[size_class];
     worker->free[size_class] = slot;

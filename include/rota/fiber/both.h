@@ -1,0 +1,157 @@
+// both(f, g): two halves of a computation, the second of which another worker may take.
+//
+//   auto [left, right] = both([&] { return sum(first, middle); }, [&] { return sum(middle, last); });
+//
+// The same as a scope with g() spawned as its only child and f() as its body, result for result and failure for failure
+// (F-4, F-5): both have ended when it returns; if one fails, the other is cancelled and the exception goes on. What
+// it saves is the child's record: it is in the caller's frame, and nothing is written there unless another worker takes
+// the child. If nobody does, g() is called here, as a part of the calling task.
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <new>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "rota/fiber/detail/core.h"
+#include "rota/fiber/nursery.h"
+#include "rota/fiber/task.h"
+
+namespace rota::fiber {
+
+namespace detail {
+
+// A child that is not yet a record. Only `core` and `act` are there while it is in the deque; whoever takes it out to
+// run it as a task makes the record, which lies right behind it.
+struct alignas(16) Fork {
+  NurseryCore core{};
+  void (*act)(Record*, Action);
+};
+
+template <class G, class T>
+struct ForkFrame : Fork {
+  alignas(alignof(Fork)) std::byte storage[sizeof(ResultRecord<T>)];  // NOLINT: the record, once it is made.
+  G* g;
+
+  explicit ForkFrame(G& child) : g(&child) { act = &perform; }
+  ResultRecord<T>& record() { return *reinterpret_cast<ResultRecord<T>*>(storage); }
+  static_assert(alignof(ResultRecord<T>) <= alignof(Fork));
+
+  static void perform(Record* base, Action action) {
+    auto* record = static_cast<ResultRecord<T>*>(base);
+    if (action == Action::kRun) {
+      auto* fork = static_cast<ForkFrame*>(reinterpret_cast<Fork*>(base) - 1);
+      try {
+        if constexpr (std::is_void_v<T>) {
+          (*fork->g)();
+        } else {
+          ::new (static_cast<void*>(std::addressof(record->value))) T((*fork->g)());
+        }
+        set_state(record, TaskState::kCompleting);
+      } catch (...) {
+        capture_exception(record, &record->error);
+      }
+    } else if (action == Action::kDropResult) {
+      if (record->flags & (Record::kFlagFailed | Record::kFlagCancelled)) {
+        record->error.~exception_ptr();
+      } else if constexpr (!std::is_void_v<T>) {
+        if (!(record->flags & (Record::kFlagOverflow | Record::kFlagNeverRan))) record->value.~T();
+      }
+    }
+  }
+};
+
+[[noreturn]] void throw_cancelled();
+// The child was not at hand: waits for it. Its result is in its record on return; throws what the scope ends with.
+void join_fork(Fork* fork);
+// The body, or the child called in place, has thrown: cancels, waits, drops the child's result.
+void abandon_fork(Fork* fork);
+// The scope's end, when something unusual happened in it. Throws what the scope ends with.
+void finish_fork(Fork* fork);
+
+template <class T>
+using ValueOf = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
+
+template <class F>
+[[gnu::always_inline]] inline ValueOf<std::invoke_result_t<F&>> call_for_value(F& f) {
+  if constexpr (std::is_void_v<std::invoke_result_t<F&>>) {
+    f();
+    return {};
+  } else {
+    return f();
+  }
+}
+
+template <class F, class G>
+auto both_in_scope(F& f, G& g) {
+  using A = ValueOf<std::invoke_result_t<F&>>;
+  using B = ValueOf<std::invoke_result_t<G&>>;
+  return with_scope([&](Nursery& nursery) {
+    Task<B> child = nursery.spawn([&g] { return call_for_value(g); });
+    A a = call_for_value(f);
+    return std::pair<A, B>(std::move(a), child.get());
+  });
+}
+
+}  // namespace detail
+
+// Returns a pair of what f() and g() return, with std::monostate for void.
+template <class F, class G>
+auto both(F&& f, G&& g)
+    -> std::pair<detail::ValueOf<std::invoke_result_t<F&>>, detail::ValueOf<std::invoke_result_t<G&>>> {
+  using namespace detail;
+  using A = std::invoke_result_t<F&>;
+  using B = std::invoke_result_t<G&>;
+  Worker* worker = current_worker();
+  if (worker == nullptr) [[unlikely]]
+    throw_outside_runtime("both()");
+  if (worker->hooks != 0) [[unlikely]]
+    return both_in_scope(f, g);
+  ForkFrame<std::remove_reference_t<G>, B> fork(g);
+  Fiber* fiber = worker->fiber;
+  NurseryCore& core = fork.core;
+  core.owner_task = fiber->task;
+  core.owner = fiber;
+  core.outer = fiber->scope;
+  core.local = 1;
+  core.seen_epoch.store(fiber->task->nursery->seen_epoch.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  const Item item = item_of(&fork);
+  worker->deque.push(item);
+  fiber->scope = &core;
+  notify_work(worker);
+  try {
+    ValueOf<A> a = call_for_value(f);
+    worker = current_worker();
+    if (worker->solo ? worker->deque.pop_if<true>(item) : worker->deque.pop_if<false>(item)) [[likely]] {
+      core.local = 0;
+      if (scope_cancelled(worker, &core, core.owner_task)) [[unlikely]]
+        throw_cancelled();
+      ValueOf<B> b = call_for_value(g);
+      current_worker()->counters.called.add(1);
+      if (core.extras.load(std::memory_order_relaxed) != nullptr) [[unlikely]] {
+        finish_fork(&fork);
+      } else {
+        fiber->scope = core.outer;
+      }
+      return {std::move(a), std::move(b)};
+    }
+    join_fork(&fork);
+    if constexpr (std::is_void_v<B>) {
+      return {std::move(a), {}};
+    } else {
+      struct Drop {
+        B& value;
+        ~Drop() { value.~B(); }
+      } drop{fork.record().value};
+      return {std::move(a), std::move(drop.value)};
+    }
+  } catch (...) {
+    abandon_fork(&fork);
+    throw;
+  }
+}
+
+}  // namespace rota::fiber

@@ -183,6 +183,8 @@ bool cancel_wake(Fiber* fiber);
 // Keeps the running loop's stack for later; the caller switches away from it at once.
 void keep_spare(Worker* worker, Fiber* fiber);
 void give_way(Worker* worker, Fiber* self);
+// A number below `bound`, from the worker's generator; in deterministic mode from the one that draws the order.
+std::uint64_t draw_fairly(Worker* worker, std::uint64_t bound);
 Fiber* loop_fiber(Worker* worker);
 
 // deterministic.cc

@@ -314,6 +314,11 @@ void commit_park(Worker* worker, void* arguments) {
 
 }  // namespace
 
+std::uint64_t draw_fairly(Worker* worker, std::uint64_t bound) {
+  RuntimeCore* runtime = worker->runtime;
+  return runtime->deterministic ? runtime->order.below(bound) : draw(worker, bound);
+}
+
 void SpinLock::lock_slow() {
   for (ShortWait pause;; pause.round()) {
     if (word_.load(std::memory_order_relaxed) == 0 && word_.exchange(1, std::memory_order_acquire) == 0) return;

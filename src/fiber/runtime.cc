@@ -84,6 +84,7 @@ void heavy_fence() {
 RuntimeCore::RuntimeCore(const Config& checked)
     : config(checked),
       worker_count(static_cast<std::uint32_t>(checked.worker_count)),
+      crowded(worker_count > std::thread::hardware_concurrency()),
       stacks(checked.stack_bytes, checked.guard_stacks),
       lot(worker_count),
       reactor(std::make_unique<Reactor>(this)),

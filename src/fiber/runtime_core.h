@@ -67,6 +67,7 @@ struct RuntimeCore {
 
   Config config;
   std::uint32_t worker_count;
+  const bool crowded;  // More workers than cores: who has no work does not spin for it.
   std::vector<std::unique_ptr<Worker>> workers;
   sync::Mutex threads_mutex;
   std::vector<sync::Thread> threads;  // Under threads_mutex; a slot is empty once shutdown() has taken it.

@@ -226,7 +226,6 @@ Item search(Worker* worker) {
   for (;;) {
     maybe_fault(worker, FaultPoint::kSearch);
     const std::uint32_t spins = runtime->config.spin_count;
-    const bool crowded = runtime->worker_count > std::thread::hardware_concurrency();
     const Nanoseconds start = runtime->now();
     Nanoseconds backoff = kFirstBackoffNs;
     for (std::uint32_t round = 0;; ++round) {
@@ -241,7 +240,7 @@ Item search(Worker* worker) {
         continue;
       }
       const Nanoseconds now = runtime->now();
-      if (crowded || now - start > kSearchNs) break;
+      if (runtime->crowded || now - start > kSearchNs) break;
       // Between the rounds only look whether there is anything at all.
       const Nanoseconds until = std::min(now + backoff, start + kSearchNs);
       while (runtime->now() < until && !anything_anywhere(runtime)) sync::cpu_pause();

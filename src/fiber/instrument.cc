@@ -15,7 +15,9 @@
 // it gets Config::cancel_grace_ops more ops to notice by itself, free of charge, yielding every interval. Then it is
 // abandoned: the scopes that it has open are cancelled and waited for, and its function is left as if it had
 // returned, without unwinding, as after a stack overflow. It makes no difference whether a noexcept function or a
-// destructor is in between.
+// destructor is in between. A task that has come close to the end of its stack by then is ended as if it had
+// overflowed.
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 
@@ -27,6 +29,8 @@ namespace rota::fiber::detail {
 
 namespace {
 
+constexpr std::ptrdiff_t kNeededBytes = 4 * 1024;  // Of stack, by the slow path.
+
 // A handler runs with at least its own signal blocked. Code that blocks signals for longer is not interrupted either.
 bool in_signal_handler(const RootMeter& root) {
   sigset_t now;
@@ -36,6 +40,22 @@ bool in_signal_handler(const RootMeter& root) {
   std::memcpy(&here, &now, sizeof(here));
   std::memcpy(&usual, &root.signals, sizeof(usual));
   return (here & ~usual) != 0;
+}
+
+// Ends the current task without unwinding it, as `how` says. Returns only if that is impossible here.
+void abandon(Worker* worker, Record* task, std::uint8_t how) {
+  const std::uint8_t before = task->flags;
+  task->flags |= Record::kFlagHeld | how;  // Held: what runs while its scopes are closed does not come here again.
+  leave_task(worker->fiber, task);
+  task->flags = before;
+}
+
+// Is there too little left of the stack to wait on it? A fault in the middle of that would leave the runtime in pieces.
+bool at_the_end_of_its_stack(const Fiber* fiber) {
+  const auto* here = static_cast<const std::byte*>(__builtin_frame_address(0));
+  const auto* top = reinterpret_cast<const std::byte*>(fiber);
+  if (here < fiber->low || here > top) return false;  // On a stack of the user's own.
+  return here - fiber->low < std::min<std::ptrdiff_t>(kNeededBytes, (top - fiber->low) / 4);
 }
 
 // The task is to end: from now on it runs on grace, and what is left of its budget is its pool's.
@@ -51,7 +71,7 @@ void doom(Worker* worker, Record* task) {
 void spend_grace(Worker* worker, Record* task, Meter* meter) {
   const std::uint32_t interval = worker->runtime->meter->interval;
   if (meter->grace == 0) {
-    abandon_task(worker, task);
+    abandon(worker, task, Record::kFlagNeverRan);
     meter->grace = interval;  // Impossible here: it goes on, and others with it.
   }
   const std::uint32_t next = std::min(interval, meter->grace);
@@ -84,6 +104,7 @@ bool pay_op(Worker* worker, Record* task) {
     }
     return;
   }
+  if (at_the_end_of_its_stack(worker->fiber)) abandon(worker, task, Record::kFlagOverflow);
   if (is_inline(task->meter) || !meter_of(task->meter)->doomed) {
     if (pay_op(worker, task)) return;
     doom(current_worker(), task);
@@ -92,14 +113,6 @@ bool pay_op(Worker* worker, Record* task) {
 }
 
 }  // namespace
-
-void abandon_task(Worker* worker, Record* task) {
-  const std::optional<ReturnPoint> to = return_of(reinterpret_cast<const void*>(task->act));
-  if (!to) return;
-  task->flags |= Record::kFlagHeld | Record::kFlagNeverRan;
-  abandon_scopes(worker->fiber, task);
-  return_to(*to);
-}
 
 }  // namespace rota::fiber::detail
 

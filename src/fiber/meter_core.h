@@ -165,9 +165,4 @@ inline std::uint64_t& part(Reserve& reserve, Component component) {
   return reserve.syscalls;
 }
 
-// ------------------------------------------------------------------------------------------------ instrument.cc
-// Ends the current task without unwinding it. Returns only if that is impossible here (return_point.h).
-// REQUIRES: it may look up.
-void abandon_task(Worker* worker, Record* task);
-
 }  // namespace rota::fiber::detail

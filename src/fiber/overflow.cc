@@ -28,20 +28,6 @@ struct sigaction g_before_bus;
 #if defined(__x86_64__) && !ROTA_ASAN && !ROTA_TSAN
 #define ROTA_RECOVERS_FROM_OVERFLOW 1
 
-// Where to go on when the scopes of a task that overflowed are closed. It lies on that task's stack, below the
-// innermost of those scopes, which are still in use, and above what may be overwritten.
-struct Landing {
-  ReturnPoint to;
-  Fiber* fiber;
-  Record* task;
-};
-constexpr std::size_t kLandingBytes = 16 * 1024;  // What closing the scopes may need of the stack.
-
-[[noreturn]] void land(Landing* landing) {
-  abandon_scopes(landing->fiber, landing->task);
-  return_to(landing->to);
-}
-
 bool recover(siginfo_t* info, ucontext_t* context) {
   Worker* worker = current_worker();
   if (worker == nullptr || worker->fiber == nullptr || worker->fiber == &worker->native) return false;
@@ -50,9 +36,7 @@ bool recover(siginfo_t* info, ucontext_t* context) {
   if (task == nullptr || !worker->runtime->stacks.in_guard(fiber, info->si_addr)) return false;
   NurseryCore* scope = fiber->scope;
   const bool open = scope != nullptr && scope->owner_task == task;
-  // No room to close its scopes in: nothing sound is left to do.
-  if (open && reinterpret_cast<std::byte*>(scope) - fiber->low < static_cast<std::ptrdiff_t>(kLandingBytes))
-    return false;
+  if (open && !has_room_below(fiber, scope)) return false;  // Nowhere to close its scopes: nothing sound is left to do.
   const std::optional<ReturnPoint> to = return_of(reinterpret_cast<const void*>(task->act));
   if (!to) return false;
   task->flags |= Record::kFlagOverflow;
@@ -68,11 +52,9 @@ bool recover(siginfo_t* info, ucontext_t* context) {
     registers[REG_RSP] = static_cast<greg_t>(to->rsp);
     return true;
   }
-  auto address = (reinterpret_cast<std::uintptr_t>(scope) - 1024 - sizeof(Landing)) & ~std::uintptr_t{15};
-  auto* landing = reinterpret_cast<Landing*>(address);
-  *landing = {*to, fiber, task};
-  registers[REG_RDI] = static_cast<greg_t>(address);
-  registers[REG_RSP] = static_cast<greg_t>(address - 128 - 8);  // As after a call.
+  const Landing* landing = place_landing(scope, *to, fiber, task);
+  registers[REG_RDI] = reinterpret_cast<greg_t>(landing);
+  registers[REG_RSP] = reinterpret_cast<greg_t>(landing) - 128 - 8;  // As after a call.
   registers[REG_RIP] = reinterpret_cast<greg_t>(&land);
   return true;
 }

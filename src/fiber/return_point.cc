@@ -3,6 +3,7 @@
 
 #include <unwind.h>
 
+#include "fiber/runtime_core.h"
 #include "rota/assert.h"
 
 #if ROTA_ASAN
@@ -14,6 +15,9 @@ namespace rota::fiber::detail {
 #if ROTA_CAN_RETURN
 
 namespace {
+
+constexpr std::ptrdiff_t kClosingBytes = 16 * 1024;  // What closing the scopes may need of the stack.
+constexpr std::ptrdiff_t kOwnBytes = 4 * 1024;       // What the frames here need, with those between them and the task.
 
 struct Walk {
   const void* act;  // The function whose frame is looked for.
@@ -65,8 +69,49 @@ void return_to(const ReturnPoint& to) {
   __builtin_unreachable();
 }
 
+bool has_room_below(const Fiber* fiber, const void* address) {
+  return static_cast<const std::byte*>(address) - fiber->low >= kClosingBytes;
+}
+
+Landing* place_landing(NurseryCore* scope, const ReturnPoint& to, Fiber* fiber, Record* task) {
+  const auto address = (reinterpret_cast<std::uintptr_t>(scope) - 1024 - sizeof(Landing)) & ~std::uintptr_t{15};
+  auto* landing = reinterpret_cast<Landing*>(address);
+  *landing = {to, fiber, task};
+  return landing;
+}
+
+void land(Landing* landing) {
+  abandon_scopes(landing->fiber, landing->task);
+  return_to(landing->to);
+}
+
+void leave_task(Fiber* fiber, Record* task) {
+  const std::optional<ReturnPoint> to = return_of(reinterpret_cast<const void*>(task->act));
+  if (!to) return;
+  NurseryCore* scope = fiber->scope;
+  if (scope != nullptr && scope->owner_task == task) {
+    const auto* here = static_cast<const std::byte*>(__builtin_frame_address(0));
+    if (has_room_below(fiber, here)) {
+      abandon_scopes(fiber, task);
+    } else {
+      // Close to the end of the stack. The landing is far enough above, so that writing it overwrites nothing of this.
+      if (!has_room_below(fiber, scope) || reinterpret_cast<const std::byte*>(scope) - here < kOwnBytes) return;
+      Landing* landing = place_landing(scope, *to, fiber, task);
+      asm volatile(
+          "leaq -128(%0), %%rsp\n\t"
+          "callq *%1"
+          :
+          : "D"(landing), "a"(&land)
+          : "memory");
+      __builtin_unreachable();
+    }
+  }
+  return_to(*to);
+}
+
 #else
 
+void leave_task(Fiber*, Record*) {}
 std::optional<ReturnPoint> return_of(const void*) { return std::nullopt; }
 void return_to(const ReturnPoint&) { ROTA_ASSERT(false, "there is nowhere to return to"); }
 

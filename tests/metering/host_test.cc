@@ -254,6 +254,38 @@ TEST(Metering, ASignalHandlerIsNotInterrupted) {
   sigaction(SIGUSR1, &before, nullptr);
 }
 
+// Contract: F-13, F-23. A recursion without end is the end of its task, also when the runtime looks up at every single
+// op, so that it is always the one to meet the end of the stack first.
+TEST(Metering, ARecursionWithoutEndOverflows) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "an overflow is not survived here";
+#endif
+  ROTA_NEEDS_ABANDONING();
+  for (const std::uint32_t interval : {1U, 2U, 7U, 1024U}) {
+    for (const auto dive : {metered::dive, metered::dive_in_a_scope}) {
+      Config config = metered_config();
+      config.yield_interval = interval;
+      Runtime runtime(config);
+      runtime.run([dive] {
+        Nursery nursery;
+        Counter rounds = 0;
+        auto task = nursery.spawn([&] { dive(rounds); });
+        auto other = nursery.spawn([] { return metered::count_to(1000); });
+        try {
+          task.get();
+          ADD_FAILURE();
+        } catch (const FiberError& error) {
+          EXPECT_EQ(error.code(), ErrorCode::kStackOverflow);
+        }
+        EXPECT_GT(rounds, 1000U);
+        EXPECT_EQ(nursery.close().code(), ErrorCode::kStackOverflow);
+      });
+      EXPECT_EQ(runtime.run([] { return metered::count_to(1000); }), 1000U);
+      EXPECT_TRUE(runtime.audit().balanced());
+    }
+  }
+}
+
 // Contract: F-4, F-13. A scope's deadline ends metered children that do not look.
 TEST(Metering, ADeadlineEndsEndlessChildren) {
   ROTA_NEEDS_ABANDONING();

@@ -26,7 +26,30 @@ struct Stubborn {
 };
 
 [[gnu::noinline]] void step(Counter& rounds) { rounds = rounds + 1; }
+
+// NOLINTNEXTLINE(misc-no-recursion)
+[[gnu::noinline]] std::uint64_t dive_on(Counter& rounds, volatile char* above) {
+  volatile char here[40];
+  here[0] = above[0];
+  rounds = rounds + 1;
+  return rounds == 0 ? 0 : dive_on(rounds, here) + static_cast<std::uint64_t>(here[0]);
+}
 }  // namespace
+
+void dive(Counter& rounds) {
+  volatile char surface = 1;
+  dive_on(rounds, &surface);
+}
+
+void dive_in_a_scope(Counter& rounds) {
+  rota::fiber::with_scope([&rounds](rota::fiber::Nursery& nursery) {
+    nursery.launch([] {
+      Counter mine = 0;
+      endless(mine);
+    });
+    dive(rounds);
+  });
+}
 
 void endless_destructor(Counter& rounds) { const Stubborn stubborn(rounds); }
 

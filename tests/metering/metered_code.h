@@ -16,6 +16,9 @@ void endless_handler(Counter& rounds);
 void endless_calls(Counter& rounds);
 void endless_swallowing(Counter& rounds);  // Catches whatever it is told, Cancelled too.
 void endless_with_children(Counter& rounds);
+// Calls itself without end, a little more stack each time.
+void dive(Counter& rounds);
+void dive_in_a_scope(Counter& rounds);
 
 // Counts from 0 to `n`.
 std::uint64_t count_to(std::uint64_t n);

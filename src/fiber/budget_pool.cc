@@ -4,6 +4,7 @@
 
 #include "fiber/meter_core.h"
 #include "rota/assert.h"
+#include "rota/fiber/meter.h"
 
 namespace rota::fiber::detail {
 
@@ -150,7 +151,10 @@ bool await_recharge(BudgetPool* pool, ExhaustedTask* waiter, const ScopeMeter& s
     }
     ExhaustedTask* waiter;
   } queued(waiter);
-  if (scope.notify) scope.notify({waiter->task->id, waiter->component});
+  if (scope.notify) {
+    const MeterHold hold;  // If it is metered code, its ops are not to exhaust the task a second time.
+    scope.notify({waiter->task->id, waiter->component});
+  }
   // Between the look at the pool that failed and the queueing something may have come back.
   if (waiter->automatic) serve_automatic(pool);
   return park(current_worker(), publish_wait, waiter, true, "a recharge of its budget", TaskState::kBudgetExhausted) ==

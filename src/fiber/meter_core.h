@@ -165,8 +165,4 @@ inline std::uint64_t& part(Reserve& reserve, Component component) {
   return reserve.syscalls;
 }
 
-// instrument.cc
-// Ends the current task without unwinding it. REQUIRES: not held. Does not return.
-[[noreturn]] void abandon_task(Worker* worker, Record* task);
-
 }  // namespace rota::fiber::detail

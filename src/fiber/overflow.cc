@@ -10,12 +10,11 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
-#include <unwind.h>
 
 #include <mutex>
 
+#include "fiber/return_point.h"
 #include "fiber/runtime_core.h"
-#include "rota/assert.h"
 
 namespace rota::fiber::detail {
 
@@ -29,65 +28,6 @@ struct sigaction g_before_bus;
 #if defined(__x86_64__) && !ROTA_ASAN && !ROTA_TSAN
 #define ROTA_RECOVERS_FROM_OVERFLOW 1
 
-// Columns of the x86-64 unwind tables, and where ucontext keeps the same registers.
-struct Saved {
-  int column;
-  int greg;
-};
-constexpr Saved kCalleeSaved[] = {{3, REG_RBX},  {6, REG_RBP},  {12, REG_R12},
-                                  {13, REG_R13}, {14, REG_R14}, {15, REG_R15}};
-
-struct Walk {
-  const void* act;      // The function whose frame is looked for.
-  ucontext_t* context;  // Becomes the state after that function returned.
-  bool found = false;
-  bool done = false;
-};
-
-_Unwind_Reason_Code visit(_Unwind_Context* frame, void* argument) {
-  auto* walk = static_cast<Walk*>(argument);
-  if (walk->found) {
-    // The caller of act(): its registers as they are on return.
-    greg_t* registers = walk->context->uc_mcontext.gregs;
-    for (const Saved& saved : kCalleeSaved) {
-      registers[saved.greg] = static_cast<greg_t>(_Unwind_GetGR(frame, saved.column));
-    }
-    registers[REG_RIP] = static_cast<greg_t>(_Unwind_GetIP(frame));
-    registers[REG_RSP] = static_cast<greg_t>(_Unwind_GetCFA(frame));  // Where it stands after the call.
-    walk->done = true;
-    return _URC_END_OF_STACK;
-  }
-  if (reinterpret_cast<const void*>(_Unwind_GetRegionStart(frame)) == walk->act) walk->found = true;
-  return _URC_NO_REASON;
-}
-
-// Where to go on when the scopes of a task that overflowed are closed. It lies on that task's stack, below the
-// innermost of those scopes, which are still in use, and above what may be overwritten.
-struct Landing {
-  greg_t rbx, rbp, r12, r13, r14, r15, rip, rsp;
-  Fiber* fiber;
-  Record* task;
-};
-constexpr std::size_t kLandingBytes = 16 * 1024;  // What closing the scopes may need of the stack.
-
-[[noreturn]] void land(Landing* landing) {
-  abandon_scopes(landing->fiber, landing->task);
-  asm volatile(
-      "movq 0(%0), %%rbx\n\t"
-      "movq 8(%0), %%rbp\n\t"
-      "movq 16(%0), %%r12\n\t"
-      "movq 24(%0), %%r13\n\t"
-      "movq 32(%0), %%r14\n\t"
-      "movq 40(%0), %%r15\n\t"
-      "movq 48(%0), %%rcx\n\t"
-      "movq 56(%0), %%rsp\n\t"
-      "jmpq *%%rcx"
-      :
-      : "a"(landing)
-      : "memory");
-  __builtin_unreachable();
-}
-
 bool recover(siginfo_t* info, ucontext_t* context) {
   Worker* worker = current_worker();
   if (worker == nullptr || worker->fiber == nullptr || worker->fiber == &worker->native) return false;
@@ -96,29 +36,25 @@ bool recover(siginfo_t* info, ucontext_t* context) {
   if (task == nullptr || !worker->runtime->stacks.in_guard(fiber, info->si_addr)) return false;
   NurseryCore* scope = fiber->scope;
   const bool open = scope != nullptr && scope->owner_task == task;
-  // No room to close its scopes in: nothing sound is left to do.
-  if (open && reinterpret_cast<std::byte*>(scope) - fiber->low < static_cast<std::ptrdiff_t>(kLandingBytes))
-    return false;
-  Walk walk{reinterpret_cast<const void*>(task->act), context};
-  _Unwind_Backtrace(visit, &walk);
-  if (!walk.done) return false;
+  if (open && !has_room_below(fiber, scope)) return false;  // Nowhere to close its scopes: nothing sound is left to do.
+  const std::optional<ReturnPoint> to = return_of(reinterpret_cast<const void*>(task->act));
+  if (!to) return false;
   task->flags |= Record::kFlagOverflow;
-  if (!open) return true;
   greg_t* registers = context->uc_mcontext.gregs;
-  auto address = (reinterpret_cast<std::uintptr_t>(scope) - 1024 - sizeof(Landing)) & ~std::uintptr_t{15};
-  auto* landing = reinterpret_cast<Landing*>(address);
-  *landing = {registers[REG_RBX],
-              registers[REG_RBP],
-              registers[REG_R12],
-              registers[REG_R13],
-              registers[REG_R14],
-              registers[REG_R15],
-              registers[REG_RIP],
-              registers[REG_RSP],
-              fiber,
-              task};
-  registers[REG_RDI] = static_cast<greg_t>(address);
-  registers[REG_RSP] = static_cast<greg_t>(address - 128 - 8);  // As after a call.
+  if (!open) {
+    registers[REG_RBX] = static_cast<greg_t>(to->rbx);
+    registers[REG_RBP] = static_cast<greg_t>(to->rbp);
+    registers[REG_R12] = static_cast<greg_t>(to->r12);
+    registers[REG_R13] = static_cast<greg_t>(to->r13);
+    registers[REG_R14] = static_cast<greg_t>(to->r14);
+    registers[REG_R15] = static_cast<greg_t>(to->r15);
+    registers[REG_RIP] = static_cast<greg_t>(to->rip);
+    registers[REG_RSP] = static_cast<greg_t>(to->rsp);
+    return true;
+  }
+  const Landing* landing = place_landing(scope, *to, fiber, task);
+  registers[REG_RDI] = reinterpret_cast<greg_t>(landing);
+  registers[REG_RSP] = reinterpret_cast<greg_t>(landing) - 128 - 8;  // As after a call.
   registers[REG_RIP] = reinterpret_cast<greg_t>(&land);
   return true;
 }

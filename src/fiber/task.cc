@@ -119,6 +119,10 @@ void finish_task(Worker* worker, Record* record) {
   } else if ((record->flags & (Record::kFlagCancelled | Record::kFlagNeverRan)) != 0) {
     end = TaskState::kCancelled;
   }
+  // A task that was left without unwinding may have been in a handler, which is now nobody's.
+  if ((record->flags & (Record::kFlagOverflow | Record::kFlagNeverRan)) != 0 && worker->fiber->task == nullptr) {
+    *worker->exceptions = {};
+  }
   event(worker, Event::kComplete, record->id, static_cast<std::uint32_t>(end));
   // Up to here it can be done again if something throws (finish_after_fault); nothing throws from here on.
   Counters& counters = worker->counters;

@@ -47,6 +47,7 @@ class BudgetExhausted : public Cancelled {
 // Pays `ops` ops. Every yield_interval ops it lets other tasks run; when the budget is gone, the task is exhausted and
 // waits here (F-11). Throws Cancelled if the task is cancelled, BudgetExhausted if its budget was the reason.
 [[gnu::always_inline]] inline void tick(std::uint32_t ops = 1) {
+  if constexpr (ROTA_METERED) return detail::tick_called(ops);
   if (!detail::tick_quickly(detail::current_worker(), ops)) [[unlikely]]
     detail::tick_slow(ops);
 }

@@ -45,6 +45,57 @@ void open_metered(Worker* worker, NurseryCore* core, const NurseryOptions& optio
 std::shared_ptr<SupervisorState> supervise(NurseryCore* nursery);
 PoolAudit pool_audit(NurseryCore* nursery);
 void sample_spawn(Record* record);
+
+[[gnu::always_inline]] inline void open_nursery(NurseryCore* core) {
+  Worker* worker = current_worker();
+  if (worker == nullptr) [[unlikely]]
+    throw_outside_runtime("a nursery");
+  Fiber* fiber = worker->fiber;
+  core->owner_task = fiber->task;
+  core->owner = fiber;
+  core->outer = fiber->scope;
+  core->seen_epoch.store(fiber->task->nursery->seen_epoch.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  fiber->scope = core;
+  if ((worker->hooks & ~kHookMeter) != 0) [[unlikely]]
+    open_slow(worker, core);
+}
+
+// Makes a record, whose closure and `act` are there, a task of the nursery, and queues it. Refused: it is freed.
+[[gnu::always_inline]] inline Result<void> start_record(Worker* worker, NurseryCore* core, Record* record,
+                                                        std::uint8_t size_class, std::uint8_t flags,
+                                                        const Grant* grant) {
+  record->nursery = core;
+  record->join.store(kJoinNone, std::memory_order_relaxed);
+  record->state.store(TaskState::kReady, std::memory_order_relaxed);
+  record->cancel.store(0, std::memory_order_relaxed);
+  record->size_class = size_class;
+  record->flags = flags;
+  record->registry.store(Record::kNoEntry, std::memory_order_relaxed);
+  record->id = worker->counters.spawned.next();
+  record->meter = worker->fresh_meter;
+  if (core->owner == worker->fiber) [[likely]] {
+    core->local += 1;
+  } else {
+    core->remote.fetch_add(1, std::memory_order_relaxed);
+  }
+  const bool special = grant != nullptr || core->extras.load(std::memory_order_relaxed) != nullptr;
+  if (worker->hooks != 0 || special) [[unlikely]] {
+    if (special || !charge_spawn_quickly(worker, core)) {
+      if (Result<void> refused = spawn_check(worker, core, record, grant); !refused.ok()) return refused;
+    }
+  }
+  if ((record->id & 63) == 0) [[unlikely]]
+    sample_spawn(record);
+  worker->deque.push(item_of(record));
+  notify_work(worker);
+  return {};
+}
+
+// The same for metered code.
+void open_called(NurseryCore* core);
+[[nodiscard]] void* allocate_called(std::size_t bytes);
+[[nodiscard]] Result<void> start_called(NurseryCore* core, Record* record, std::uint8_t size_class, std::uint8_t flags,
+                                        const Grant* grant);
 }  // namespace detail
 
 class Nursery {
@@ -54,17 +105,11 @@ class Nursery {
 
   // Opens a nursery on the current fiber. Prefer with_scope(). Throws OutsideRuntime, or NurseryNotActive in `core`.
   Nursery() {
-    detail::Worker* worker = detail::current_worker();
-    if (worker == nullptr) [[unlikely]]
-      detail::throw_outside_runtime("a nursery");
-    detail::Fiber* fiber = worker->fiber;
-    core_.owner_task = fiber->task;
-    core_.owner = fiber;
-    core_.outer = fiber->scope;
-    core_.seen_epoch.store(fiber->task->nursery->seen_epoch.load(std::memory_order_relaxed), std::memory_order_relaxed);
-    fiber->scope = &core_;
-    if ((worker->hooks & ~detail::kHookMeter) != 0) [[unlikely]]
-      detail::open_slow(worker, &core_);
+    if constexpr (ROTA_METERED) {
+      detail::open_called(&core_);
+    } else {
+      detail::open_nursery(&core_);
+    }
   }
   // A nursery that meters its children in its own way. Throws BudgetExhausted if the pool around it has not as much as
   // its own shall have, CapabilityDenied without the CapBudget that this needs.
@@ -180,39 +225,27 @@ class Nursery {
                                                                         const Grant* grant = nullptr) {
     using namespace detail;
     using R = TaskRecord<std::decay_t<F>, T>;
-    Worker* worker = current_worker();
-    if (worker == nullptr) [[unlikely]]
-      throw_outside_runtime("spawn()");
-    R* record = allocate_record<R>(worker);
-    ::new (static_cast<void*>(record)) R(std::forward<F>(f));
-    record->act = &R::perform;
-    record->nursery = &core_;
-    record->join.store(kJoinNone, std::memory_order_relaxed);
-    record->state.store(TaskState::kReady, std::memory_order_relaxed);
-    record->cancel.store(0, std::memory_order_relaxed);
-    record->size_class = size_class_of(sizeof(R));
-    record->flags = flags;
-    record->registry.store(Record::kNoEntry, std::memory_order_relaxed);
-    record->id = worker->counters.spawned.next();
-    record->meter = worker->fresh_meter;
-    if (core_.owner == worker->fiber) [[likely]] {
-      core_.local += 1;
-    } else {
-      core_.remote.fetch_add(1, std::memory_order_relaxed);
-    }
-    const bool special = grant != nullptr || core_.extras.load(std::memory_order_relaxed) != nullptr;
-    if (worker->hooks != 0 || special) [[unlikely]] {
-      if (special || !charge_spawn_quickly(worker, &core_)) {
-        if (Result<void> refused = spawn_check(worker, &core_, record, grant); !refused.ok()) {
-          return {nullptr, std::move(refused)};
-        }
+    constexpr std::uint8_t kClass = size_class_of(sizeof(R));
+    if constexpr (ROTA_METERED) {
+      R* record = ::new (allocate_called(sizeof(R))) R(std::forward<F>(f));
+      record->act = &R::perform;
+      if (Result<void> refused = start_called(&core_, record, kClass, flags, grant); !refused.ok()) {
+        return {nullptr, std::move(refused)};
       }
+      return {record, {}};
+    } else {
+      Worker* worker = current_worker();
+      if (worker == nullptr) [[unlikely]]
+        throw_outside_runtime("spawn()");
+      R* record = allocate_record<R>(worker);
+      ::new (static_cast<void*>(record)) R(std::forward<F>(f));
+      record->act = &R::perform;
+      if (Result<void> refused = start_record(worker, &core_, record, kClass, flags, grant); !refused.ok())
+          [[unlikely]] {
+        return {nullptr, std::move(refused)};
+      }
+      return {record, {}};
     }
-    if ((record->id & 63) == 0) [[unlikely]]
-      sample_spawn(record);
-    worker->deque.push(item_of(record));
-    notify_work(worker);
-    return {record, {}};
   }
 
   // Is nothing left, and did nothing unusual happen? Acquire, partner: the release of the children that ended

@@ -48,6 +48,9 @@ void finish_task(Worker* worker, Record* record);
 void await_canceller(Record* record);
 void cancel_task(Record* record, CancelReason reason);
 void drop_handle(Record* record);
+// join() and free_record() for metered code.
+void join_called(Record* record);
+void free_called(Record* record);
 void throw_no_task();
 [[nodiscard]] TaskState observed_state(const Record* record);
 
@@ -120,6 +123,7 @@ inline bool is_terminal_now(const Record* record) {
 // Waits until `record` has ended. Throws Cancelled if the waiter is cancelled.
 inline void join(Record* record) {
   if (is_terminal_now(record)) return;
+  if constexpr (ROTA_METERED) return join_called(record);
   Worker* worker = current_worker();
   if (!take_for_join(worker, record)) {
     join_slow(record, nullptr);
@@ -192,23 +196,28 @@ class [[nodiscard]] Task {
     if (record == nullptr) [[unlikely]] {
       throw_no_task();
     }
-    Worker* worker = current_worker();
-    if (take_for_join(worker, record)) [[likely]] {
-      record_ = nullptr;
-      if (call_in_place(worker, record)) [[likely]] {
-        settle_in_place(record);
-        if constexpr (std::is_void_v<T>) {
-          return free_record(worker, record);
-        } else {
-          T value = std::move(record->value);
-          record->value.~T();
-          free_record(worker, record);
-          return value;
+    if constexpr (ROTA_METERED) {
+      join(record);
+      return take();
+    } else {
+      Worker* worker = current_worker();
+      if (take_for_join(worker, record)) [[likely]] {
+        record_ = nullptr;
+        if (call_in_place(worker, record)) [[likely]] {
+          settle_in_place(record);
+          if constexpr (std::is_void_v<T>) {
+            return free_record(worker, record);
+          } else {
+            T value = std::move(record->value);
+            record->value.~T();
+            free_record(worker, record);
+            return value;
+          }
         }
+        record_ = record;
       }
-      record_ = record;
+      return get_slow();
     }
-    return get_slow();
   }
 
   // Waits until the task has ended, whatever its end. Throws only Cancelled, when the caller is.
@@ -264,13 +273,17 @@ class [[nodiscard]] Task {
       detail::throw_outcome(record, &record->error);
     }
     if constexpr (std::is_void_v<T>) {
-      detail::free_record(detail::current_worker(), record);
+      release(record);
     } else {
       T value = std::move(record->value);
       record->value.~T();
-      detail::free_record(detail::current_worker(), record);
+      release(record);
       return value;
     }
+  }
+  static void release(detail::Record* record) {
+    if constexpr (ROTA_METERED) return detail::free_called(record);
+    detail::free_record(detail::current_worker(), record);
   }
   void drop() {
     if (record_ != nullptr) detail::drop_handle(record_);

@@ -17,6 +17,7 @@ void push_yielded(Worker* worker, void* fiber);
 // Lets another ready task run; this one goes to the end of the worker's queue. Returns at once if there is none.
 [[gnu::always_inline]] inline void yield() {
   using namespace detail;
+  if constexpr (ROTA_METERED) return yield_slow();
   Worker* worker = current_worker();
   // Every 64th time, and whenever something is watched, the long way round: it looks at the shared queues, too.
   if (worker == nullptr || (worker->hooks & ~kHookMeter) != 0 || (++worker->tick & 63) == 0) [[unlikely]]

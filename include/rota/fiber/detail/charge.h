@@ -58,6 +58,7 @@ void release_memory_slow(std::size_t bytes);
 void settle_meter(Worker* worker, Record* record);
 // Throws Cancelled, or BudgetExhausted.
 void tick_slow(std::uint32_t ops);
+void tick_called(std::uint32_t ops);
 
 [[nodiscard]] inline bool is_metered(const Worker* worker) {
   return worker != nullptr && (worker->hooks & kHookMeter) != 0;

@@ -32,6 +32,13 @@
 #define ROTA_TSAN 0
 #endif
 
+// 1 in the code of a metered target (rota_meter() in CMake): the compiler puts a tick, and with it perhaps a switch to
+// another worker, between any two steps of what is inlined there. So what must not be interrupted is called instead,
+// through the *_called() functions of called.cc, which are the same steps in code of the runtime's own.
+#ifndef ROTA_METERED
+#define ROTA_METERED 0
+#endif
+
 #if !defined(__x86_64__) && !defined(__aarch64__)
 #define ROTA_BOOST_CONTEXT 1
 #else

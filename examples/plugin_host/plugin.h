@@ -1,0 +1,14 @@
+// What a plug-in and its host agree on. A plug-in is a module with one function:
+//
+//   extern "C" long plugin_run(const Host& host, long input);
+//
+// It is ordinary C++ and may throw. It runs as a task of the host's, on what the host gives it and nothing more.
+#pragma once
+
+#include <memory_resource>
+
+struct Host {
+  std::pmr::memory_resource* memory;  // What is allocated here is charged to the plug-in, and freed by the host.
+};
+
+extern "C" long plugin_run(const Host& host, long input);

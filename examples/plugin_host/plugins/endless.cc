@@ -1,0 +1,7 @@
+// Has forgotten how to stop.
+#include "plugin.h"
+
+extern "C" long plugin_run(const Host&, long input) {
+  volatile long x = input;
+  for (;;) x = x + 1;
+}

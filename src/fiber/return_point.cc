@@ -1,0 +1,120 @@
+// Walking to a frame, and jumping there.
+#include "fiber/return_point.h"
+
+#include <unwind.h>
+
+#include "fiber/runtime_core.h"
+#include "rota/assert.h"
+
+#if ROTA_ASAN
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace rota::fiber::detail {
+
+#if ROTA_CAN_RETURN
+
+namespace {
+
+constexpr std::ptrdiff_t kClosingBytes = 16 * 1024;  // What closing the scopes may need of the stack.
+constexpr std::ptrdiff_t kOwnBytes = 4 * 1024;       // What the frames here need, with those between them and the task.
+
+struct Walk {
+  const void* act;  // The function whose frame is looked for.
+  ReturnPoint to{};
+  bool found = false;
+  bool done = false;
+};
+
+_Unwind_Reason_Code visit(_Unwind_Context* frame, void* argument) {
+  auto* walk = static_cast<Walk*>(argument);
+  if (walk->found) {
+    // The caller of act(): its registers as they are on return, by their columns in the x86-64 tables. The frame's own
+    // address is where the stack stands after the call.
+    walk->to = {_Unwind_GetGR(frame, 3),  _Unwind_GetGR(frame, 6),  _Unwind_GetGR(frame, 12), _Unwind_GetGR(frame, 13),
+                _Unwind_GetGR(frame, 14), _Unwind_GetGR(frame, 15), _Unwind_GetIP(frame),     _Unwind_GetCFA(frame)};
+    walk->done = true;
+    return _URC_END_OF_STACK;
+  }
+  if (reinterpret_cast<const void*>(_Unwind_GetRegionStart(frame)) == walk->act) walk->found = true;
+  return _URC_NO_REASON;
+}
+
+}  // namespace
+
+std::optional<ReturnPoint> return_of(const void* act) {
+  Walk walk{.act = act};
+  _Unwind_Backtrace(visit, &walk);
+  if (!walk.done) return std::nullopt;
+  return walk.to;
+}
+
+void return_to(const ReturnPoint& to) {
+#if ROTA_ASAN
+  __asan_handle_no_return();  // The abandoned frames are plain memory again.
+#endif
+  asm volatile(
+      "movq 0(%0), %%rbx\n\t"
+      "movq 8(%0), %%rbp\n\t"
+      "movq 16(%0), %%r12\n\t"
+      "movq 24(%0), %%r13\n\t"
+      "movq 32(%0), %%r14\n\t"
+      "movq 40(%0), %%r15\n\t"
+      "movq 48(%0), %%rcx\n\t"
+      "movq 56(%0), %%rsp\n\t"
+      "jmpq *%%rcx"
+      :
+      : "a"(&to)
+      : "memory");
+  __builtin_unreachable();
+}
+
+bool has_room_below(const Fiber* fiber, const void* address) {
+  return static_cast<const std::byte*>(address) - fiber->low >= kClosingBytes;
+}
+
+Landing* place_landing(NurseryCore* scope, const ReturnPoint& to, Fiber* fiber, Record* task) {
+  const auto address = (reinterpret_cast<std::uintptr_t>(scope) - 1024 - sizeof(Landing)) & ~std::uintptr_t{15};
+  auto* landing = reinterpret_cast<Landing*>(address);
+  *landing = {to, fiber, task};
+  return landing;
+}
+
+void land(Landing* landing) {
+  abandon_scopes(landing->fiber, landing->task);
+  return_to(landing->to);
+}
+
+void leave_task(Fiber* fiber, Record* task) {
+  const std::optional<ReturnPoint> to = return_of(reinterpret_cast<const void*>(task->act));
+  if (!to) return;
+  NurseryCore* scope = fiber->scope;
+  if (scope != nullptr && scope->owner_task == task) {
+    const auto* here = static_cast<const std::byte*>(__builtin_frame_address(0));
+    if (has_room_below(fiber, here)) {
+      abandon_scopes(fiber, task);
+    } else {
+      // Close to the end of the stack. The landing is far enough above, so that writing it overwrites nothing of this.
+      if (!has_room_below(fiber, scope) || reinterpret_cast<const std::byte*>(scope) - here < kOwnBytes) return;
+      Landing* landing = place_landing(scope, *to, fiber, task);
+      asm volatile(
+          "leaq -128(%0), %%rsp\n\t"
+          "callq *%1"
+          :
+          : "D"(landing), "a"(&land)
+          : "memory");
+      __builtin_unreachable();
+    }
+  }
+  return_to(*to);
+}
+
+#else
+
+void leave_task(Fiber*, Record*) {}
+std::optional<ReturnPoint> return_of(const void*) { return std::nullopt; }
+void return_to(const ReturnPoint&) { ROTA_ASSERT(false, "there is nowhere to return to"); }
+
+#endif
+
+}  // namespace rota::fiber::detail

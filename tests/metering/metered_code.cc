@@ -1,0 +1,120 @@
+#include "metered_code.h"
+
+#include <stdexcept>
+
+#include "rota/fiber.h"
+
+namespace metered {
+
+Counter g_handled = 0;
+
+void endless(Counter& rounds) {
+  for (;;) rounds = rounds + 1;
+}
+
+void endless_noexcept(Counter& rounds) noexcept {
+  for (;;) rounds = rounds + 1;
+}
+
+namespace {
+struct Stubborn {
+  explicit Stubborn(Counter& counter) : rounds(counter) {}
+  ~Stubborn() {
+    for (;;) rounds = rounds + 1;
+  }
+  Counter& rounds;
+};
+
+[[gnu::noinline]] void step(Counter& rounds) { rounds = rounds + 1; }
+
+// NOLINTNEXTLINE(misc-no-recursion)
+[[gnu::noinline]] std::uint64_t dive_on(Counter& rounds, volatile char* above) {
+  volatile char here[40];
+  here[0] = above[0];
+  rounds = rounds + 1;
+  return rounds == 0 ? 0 : dive_on(rounds, here) + static_cast<std::uint64_t>(here[0]);
+}
+}  // namespace
+
+void dive(Counter& rounds) {
+  volatile char surface = 1;
+  dive_on(rounds, &surface);
+}
+
+void dive_in_a_scope(Counter& rounds) {
+  rota::fiber::with_scope([&rounds](rota::fiber::Nursery& nursery) {
+    nursery.launch([] {
+      Counter mine = 0;
+      endless(mine);
+    });
+    dive(rounds);
+  });
+}
+
+void endless_destructor(Counter& rounds) { const Stubborn stubborn(rounds); }
+
+void endless_while_unwinding(Counter& rounds) {
+  const Stubborn stubborn(rounds);
+  throw std::runtime_error("never arrives");
+}
+
+void endless_handler(Counter& rounds) {
+  try {
+    throw std::runtime_error("caught and kept");
+  } catch (const std::runtime_error&) {
+    for (;;) rounds = rounds + 1;
+  }
+}
+
+void endless_calls(Counter& rounds) {
+  for (;;) step(rounds);
+}
+
+void endless_swallowing(Counter& rounds) {
+  for (;;) {
+    try {
+      rota::fiber::tick();
+      rounds = rounds + 1;
+    } catch (...) {  // NOLINT(bugprone-empty-catch): that is the point.
+    }
+  }
+}
+
+void endless_with_children(Counter& rounds) {
+  rota::fiber::with_scope([&rounds](rota::fiber::Nursery& nursery) {
+    for (int i = 0; i < 3; ++i) {
+      nursery.launch([] {
+        Counter mine = 0;
+        endless(mine);
+      });
+    }
+    endless(rounds);
+  });
+}
+
+std::uint64_t count_to(std::uint64_t n) {
+  Counter count = 0;
+  while (count < n) count = count + 1;
+  return count;
+}
+
+// NOLINTNEXTLINE(misc-no-recursion): that is what is tested.
+std::uint64_t fibonacci(unsigned n) { return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2); }
+
+bool runs_until_cancelled(Counter& rounds) {
+  while (!rota::fiber::is_cancelled()) rounds = rounds + 1;
+  return true;
+}
+
+bool count_alone(bool& inside, std::uint64_t n) {
+  const rota::fiber::MeterHold hold;
+  if (inside) return false;
+  inside = true;
+  const bool all = count_to(n) == n;
+  inside = false;
+  return all;
+}
+
+void slow_handler(int) { g_handled = count_to(100'000); }
+
+}  // namespace metered

@@ -22,7 +22,7 @@ import steps
 # The rooms whose tests run under the sanitizers as well. A room joins once it has threads, memory or parsing to get
 # wrong, which is nearly at once.
 SANITIZED = {
-    "asan-ubsan": ["base", "fiber"],
+    "asan-ubsan": ["base", "fiber", "graph"],
     "tsan": ["base", "fiber"],
 }
 SANITIZER_OPTIONS = {

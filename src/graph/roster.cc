@@ -1,0 +1,388 @@
+#include "rota/graph/roster.h"
+
+#include <algorithm>
+#include <string>
+
+#include "rota/assert.h"
+
+namespace rota::graph {
+
+std::string_view to_string(CancelCause cause) {
+  switch (cause) {
+    case CancelCause::kNone:
+      return "None";
+    case CancelCause::kRequest:
+      return "Request";
+    case CancelCause::kDependency:
+      return "Dependency";
+    case CancelCause::kPauseTimeout:
+      return "PauseTimeout";
+  }
+  return "?";
+}
+
+Roster::Roster(const RosterConfig& config) : config_(config), order_(config.budget, config.aging, &dag_) {}
+
+// ------------------------------------------------------------------------------------------------------------- submit
+Result<void> Roster::validate(const TaskSpec& task) const {
+  if (task.name.empty()) return Error{ErrorCode::kInvalidArgument, "a task needs an id that is not empty"};
+  const auto in_task = [&](Error error) {
+    return std::move(error).in("task '" + std::string(task.name) + "'").with("task", std::string(task.name));
+  };
+  if (task.retry.max_attempts == 0) {
+    return in_task({ErrorCode::kInvalidArgument, "max_attempts is 0, so that it would never run; give at least 1"});
+  }
+  if (Result<void> fits = check(task.demand, config_.budget); !fits.ok()) return in_task(std::move(fits).take_error());
+  return {};
+}
+
+Result<TaskRef> Roster::submit(const TaskSpec& task, Moment now) { return submit_all({&task, 1}, now); }
+
+Result<TaskRef> Roster::submit_all(std::span<const TaskSpec> specs, Moment now) {
+  std::vector<Dag::NewTask> tasks;
+  tasks.reserve(specs.size());
+  for (const TaskSpec& spec : specs) {
+    ROTA_TRY(validate(spec));
+    tasks.push_back({spec.name, spec.needs});
+  }
+  ROTA_TRY_ASSIGN(const TaskRef first, dag_.add_all(tasks));
+  tasks_.resize(dag_.size());
+  counts_[static_cast<std::size_t>(TaskState::kQueued)] += static_cast<std::uint32_t>(specs.size());
+  for (std::uint32_t i = 0; i < specs.size(); ++i) {
+    const TaskRef task(first.value() + i);
+    order_.declare(task, specs[i].priority, specs[i].demand);
+    at(task).retry = specs[i].retry;
+    at(task).tries_left = specs[i].retry.max_attempts;
+    // Successes are counted now and failures found below: only then are all of them known to the counters.
+    for (const TaskRef parent : dag_.parents(task)) at(task).unmet += state(parent) == TaskState::kSucceeded ? 0 : 1;
+  }
+  for (std::uint32_t i = 0; i < specs.size(); ++i) accept(TaskRef(first.value() + i), now);
+  return first;
+}
+
+void Roster::accept(TaskRef task, Moment now) {
+  if (is_terminal(state(task))) return;  // Behind one of the same submission that was cancelled.
+  for (const TaskRef parent : dag_.parents(task)) {
+    const Task& before = at(parent);
+    if (before.state != TaskState::kFailed && before.state != TaskState::kCancelled && !before.stopping) continue;
+    stop(task, CancelCause::kDependency, before.root, now);
+    return;
+  }
+  if (at(task).unmet == 0) make_ready(task, now);
+}
+
+// ------------------------------------------------------------------------------------------------------------ changes
+void Roster::move(TaskRef ref, TaskState to) {
+  Task& task = at(ref);
+  ROTA_ASSERT(legal_transition(task.state, to), "task ", ref, " from ", to_string(task.state), " to ", to_string(to));
+  counts_[static_cast<std::size_t>(task.state)] -= 1;
+  counts_[static_cast<std::size_t>(to)] += 1;
+  changes_.push_back({ref, task.state, to});
+  task.state = to;
+}
+
+void Roster::make_ready(TaskRef task, Moment now) {
+  move(task, TaskState::kReady);
+  order_.push(task, now);
+}
+
+// One thing less that `task` waits for.
+void Roster::met(TaskRef ref, Moment now) {
+  Task& task = at(ref);
+  ROTA_ASSERT(task.unmet > 0, "task ", ref);
+  task.unmet -= 1;
+  if (task.unmet == 0 && task.state == TaskState::kQueued) make_ready(ref, now);
+}
+
+void Roster::release(TaskRef ref) {
+  Task& task = at(ref);
+  if (task.holds) order_.release(ref);
+  task.holds = false;
+}
+
+// Cancels a task that is not terminal and not stopping already, and all behind it.
+void Roster::stop(TaskRef ref, CancelCause cause, TaskRef root, Moment now) {
+  Task& task = at(ref);
+  task.cause = cause;
+  task.root = root;
+  task.pause_pending = false;
+  task.timer += 1;
+  if (task.state == TaskState::kReady) order_.remove(ref, now);
+  if (!task.started) {
+    move(ref, TaskState::kCancelled);
+  } else {
+    task.stopping = true;
+    if (task.state != TaskState::kRunning) move(ref, TaskState::kRunning);  // Parked: it unwinds.
+    stops_.push_back(ref);
+  }
+  cascade(ref);
+}
+
+// Everything behind `root` that is not terminal is cancelled on its account (G-6). Such a task has never run: one that
+// it waits for has not succeeded. What is terminal already has cancelled what is behind it. Without recursion: a chain
+// may be a million deep.
+void Roster::cascade(TaskRef from) {
+  const TaskRef root = at(from).root;
+  stack_.assign(1, from);
+  while (!stack_.empty()) {
+    const TaskRef ref = stack_.back();
+    stack_.pop_back();
+    for (const TaskRef child : dag_.children(ref)) {
+      Task& task = at(child);
+      if (is_terminal(task.state)) continue;
+      ROTA_ASSERT(!task.started && task.state != TaskState::kReady, "task ", child, " did not wait for ", ref);
+      task.cause = CancelCause::kDependency;
+      task.root = root;
+      task.timer += 1;
+      move(child, TaskState::kCancelled);
+      stack_.push_back(child);
+    }
+  }
+}
+
+// ----------------------------------------------------------------------------------------------------------- commands
+namespace {
+Error not_allowed(const Dag& dag, TaskRef task, std::string_view what) {
+  return Error{ErrorCode::kFailedPrecondition, dag.label(task) + " " + std::string(what)}.with(
+      "task", std::string(dag.name(task)));
+}
+}  // namespace
+
+Result<Roster::Pausing> Roster::pause(TaskRef ref, Moment now) {
+  Task& task = at(ref);
+  if (is_terminal(task.state)) return not_allowed(dag_, ref, "has ended and cannot be paused");
+  if (task.stopping) return not_allowed(dag_, ref, "is being cancelled and cannot be paused");
+  switch (task.state) {
+    case TaskState::kPaused:
+      return Pausing::kDone;
+    case TaskState::kRunning:
+      if (!task.pause_pending) {
+        task.pause_pending = true;
+        arm(ref, now.after(config_.pause.timeout_ms * kNsPerMs));
+      }
+      return Pausing::kPending;
+    case TaskState::kReady:
+      order_.remove(ref, now);
+      [[fallthrough]];
+    default:
+      move(ref, TaskState::kPaused);
+      return Pausing::kDone;
+  }
+}
+
+Result<void> Roster::resume(TaskRef ref, Moment now) {
+  Task& task = at(ref);
+  if (task.pause_pending) {
+    task.pause_pending = false;
+    task.timer += 1;
+    return {};
+  }
+  if (task.state != TaskState::kPaused) return not_allowed(dag_, ref, "is not paused");
+  if (task.unmet > 0) {
+    move(ref, TaskState::kQueued);
+  } else {
+    make_ready(ref, now);  // One that had started waits for its slots, and goes on with them.
+  }
+  return {};
+}
+
+Result<void> Roster::cancel(TaskRef ref, Moment now) {
+  const Task& task = at(ref);
+  if (task.state == TaskState::kCancelled || task.stopping) return {};
+  if (is_terminal(task.state)) return not_allowed(dag_, ref, "has ended and cannot be cancelled");
+  stop(ref, CancelCause::kRequest, ref, now);
+  return {};
+}
+
+Result<void> Roster::retry(TaskRef ref, Moment now) {
+  Task& task = at(ref);
+  if (task.state != TaskState::kFailed)
+    return not_allowed(dag_, ref, "has not failed, so that nothing is to be retried");
+  task.tries_left = 1;
+  task.root = TaskRef::none();
+  move(ref, TaskState::kQueued);
+  make_ready(ref, now);
+  revive(ref);
+  return {};
+}
+
+// Those behind `root` that were cancelled for want of a predecessor wait again, unless another predecessor is Failed or
+// Cancelled: that one is the cause from now on. In topological order, so that predecessors are decided first.
+void Roster::revive(TaskRef root) {
+  std::vector<TaskRef> behind{root};
+  std::vector<bool> seen(tasks_.size(), false);
+  for (std::size_t i = 0; i < behind.size(); ++i) {
+    for (const TaskRef child : dag_.children(behind[i])) {
+      if (seen[child.value() - 1] || at(child).cause != CancelCause::kDependency) continue;
+      seen[child.value() - 1] = true;
+      behind.push_back(child);
+    }
+  }
+  std::sort(behind.begin() + 1, behind.end(), [this](TaskRef a, TaskRef b) { return dag_.order(a) < dag_.order(b); });
+  for (std::size_t i = 1; i < behind.size(); ++i) {
+    Task& task = at(behind[i]);
+    TaskRef cause = TaskRef::none();
+    for (const TaskRef parent : dag_.parents(behind[i])) {
+      const Task& before = at(parent);
+      if (before.state == TaskState::kFailed || before.state == TaskState::kCancelled || before.stopping) {
+        cause = before.root;
+      }
+    }
+    task.root = cause;
+    if (!cause.is_none()) continue;
+    task.cause = CancelCause::kNone;
+    move(behind[i], TaskState::kQueued);
+  }
+}
+
+void Roster::set_priority(TaskRef task, std::int32_t priority) { order_.set_priority(task, priority); }
+
+// ------------------------------------------------------------------------------------------------------------ reports
+Roster::Picked Roster::pick(Moment now) {
+  const TaskRef ref = order_.pick(now);
+  if (ref.is_none()) return {};
+  Task& task = at(ref);
+  move(ref, TaskState::kRunning);
+  task.holds = true;
+  if (task.started) return {ref, true};
+  task.started = true;
+  task.attempts += 1;
+  return {ref, false};
+}
+
+void Roster::finish(TaskRef ref, bool success, Moment now) {
+  Task& task = at(ref);
+  ROTA_ASSERT(task.state == TaskState::kRunning, "task ", ref, " is ", to_string(task.state));
+  release(ref);
+  task.started = false;
+  task.pause_pending = false;
+  task.timer += 1;
+  if (task.stopping) {
+    task.stopping = false;
+    move(ref, TaskState::kCancelled);  // What is behind it was cancelled with the request.
+    return;
+  }
+  if (success) {
+    move(ref, TaskState::kSucceeded);
+    for (const TaskRef child : dag_.children(ref)) {
+      // A child can be Cancelled by now, on its own account or another predecessor's; its counter goes on counting.
+      met(child, now);
+    }
+    return;
+  }
+  move(ref, TaskState::kFailed);
+  task.tries_left -= 1;
+  if (task.tries_left > 0) {
+    move(ref, TaskState::kQueued);
+    task.unmet += 1;
+    task.backoff = true;
+    const std::int64_t backoff = backoff_ns(task);
+    if (backoff > 0) {
+      arm(ref, now.after(backoff));
+    } else {
+      task.backoff = false;
+      met(ref, now);
+    }
+    return;
+  }
+  task.root = ref;
+  cascade(ref);
+}
+
+std::int64_t Roster::backoff_ns(const Task& task) {
+  const std::uint64_t doubled = std::uint64_t{task.retry.backoff_ms} << std::min(task.attempts - 1, 31U);
+  return static_cast<std::int64_t>(std::min<std::uint64_t>(doubled, task.retry.backoff_max_ms)) * kNsPerMs;
+}
+
+Roster::Checkpoint Roster::checkpoint(TaskRef ref) {
+  Task& task = at(ref);
+  ROTA_ASSERT(task.state == TaskState::kRunning, "task ", ref, " is ", to_string(task.state));
+  if (task.stopping) return Checkpoint::kStop;
+  if (!task.pause_pending) return Checkpoint::kGoOn;
+  task.pause_pending = false;
+  task.timer += 1;
+  release(ref);
+  move(ref, TaskState::kPaused);
+  return Checkpoint::kPark;
+}
+
+// ------------------------------------------------------------------------------------------------------------- timers
+// A task has one timer at most: of its backoff, or of its pause.
+void Roster::arm(TaskRef ref, Moment due) {
+  timers_.push_back({due, ref.value() - 1, ++at(ref).timer});
+  std::push_heap(timers_.begin(), timers_.end());
+  settle_timers();
+}
+
+void Roster::settle_timers() {
+  while (!timers_.empty() && tasks_[timers_.front().task].timer != timers_.front().timer) {
+    std::pop_heap(timers_.begin(), timers_.end());
+    timers_.pop_back();
+  }
+  if (timers_.size() > 2 * tasks_.size() + 16) {
+    std::erase_if(timers_, [this](const Timer& t) { return tasks_[t.task].timer != t.timer; });
+    std::make_heap(timers_.begin(), timers_.end());
+  }
+}
+
+Moment Roster::next_due() const { return timers_.empty() ? Moment::never() : timers_.front().due; }
+
+void Roster::advance(Moment now) {
+  settle_timers();
+  while (!timers_.empty() && timers_.front().due <= now) {
+    const TaskRef ref(timers_.front().task + 1);
+    Task& task = at(ref);
+    task.timer += 1;
+    settle_timers();
+    if (task.backoff) {
+      task.backoff = false;
+      met(ref, now);
+    } else {
+      stop(ref, CancelCause::kPauseTimeout, ref, now);
+    }
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------------ looking
+std::optional<TaskState> Roster::paused_from(TaskRef ref) const {
+  const Task& task = at(ref);
+  if (task.state != TaskState::kPaused) return std::nullopt;
+  if (task.started) return TaskState::kRunning;
+  return task.unmet > 0 ? TaskState::kQueued : TaskState::kReady;
+}
+
+std::uint32_t Roster::live() const {
+  return count(TaskState::kQueued) + count(TaskState::kReady) + count(TaskState::kRunning) + count(TaskState::kPaused);
+}
+
+void Roster::check_invariants() const {
+  dag_.check_invariants();
+  order_.check_invariants();
+  std::array<std::uint32_t, kTaskStateCount> counts{};
+  ResourcesHeld held;
+  for (std::uint32_t i = 1; i <= dag_.size(); ++i) {
+    const TaskRef ref(i);
+    const Task& task = at(ref);
+    counts[static_cast<std::size_t>(task.state)] += 1;
+    std::uint32_t unmet = task.backoff ? 1 : 0;
+    bool lost = false;
+    for (const TaskRef parent : dag_.parents(ref)) {
+      unmet += state(parent) == TaskState::kSucceeded ? 0 : 1;
+      lost |= state(parent) == TaskState::kFailed || state(parent) == TaskState::kCancelled;
+    }
+    ROTA_ASSERT(unmet == task.unmet, "task ", ref, " waits for ", unmet, ", not ", task.unmet);
+    ROTA_ASSERT(task.state != TaskState::kQueued || unmet > 0, "task ", ref);
+    ROTA_ASSERT((task.state != TaskState::kReady && task.state != TaskState::kRunning) || unmet == 0, "task ", ref);
+    ROTA_ASSERT((task.state == TaskState::kReady) == order_.is_ready(ref), "task ", ref);
+    ROTA_ASSERT(!task.holds || task.state == TaskState::kRunning, "task ", ref);
+    ROTA_ASSERT(!task.started || !is_terminal(task.state), "task ", ref);
+    ROTA_ASSERT(!lost || task.state == TaskState::kCancelled, "task ", ref, " behind one that is lost");
+    ROTA_ASSERT((task.state == TaskState::kCancelled || task.stopping) == (task.cause != CancelCause::kNone));
+    if (task.holds) held.take(order_.demand(ref));
+  }
+  ROTA_ASSERT(counts == counts_);
+  ROTA_ASSERT(held.tasks == order_.held().tasks && held.cpu_slots == order_.held().cpu_slots &&
+              held.ram_mb == order_.held().ram_mb && held.vram_mb == order_.held().vram_mb);
+}
+
+}  // namespace rota::graph

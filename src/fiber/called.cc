@@ -29,9 +29,8 @@ void* allocate_called(std::size_t bytes) {
   return allocate_slow(worker, size_class, bytes);
 }
 
-Result<void> start_called(NurseryCore* core, Record* record, std::uint8_t size_class, std::uint8_t flags,
-                          const Grant* grant) {
-  return start_record(current_worker(), core, record, size_class, flags, grant);
+Result<void> start_called(NurseryCore* core, Record* record, const Grant* grant) {
+  return start_record(current_worker(), core, record, grant);
 }
 
 void join_called(Record* record) { join(record); }

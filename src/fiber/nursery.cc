@@ -142,7 +142,10 @@ void await_children(Worker* worker, NurseryCore* core) {
     if ((record->flags & Record::kFlagDetached) == 0) {
       run_in_place_slow(worker, record);
     } else if (call_in_place(worker, record)) {
-      record->act(record, Action::kDropResult);
+      if ((record->flags & Record::kFlagNoResult) == 0) {
+        record->act(record, Action::kDropResult);
+        worker = current_worker();  // A user's destructor: it may park, and wake on another worker.
+      }
       free_record(worker, record);
     }
     worker = current_worker();

@@ -326,11 +326,6 @@ void Runtime::cancel_all() { cancel_nursery(&core_->root, CancelReason::kExplici
 Result<void> Runtime::submit(Record* record, bool wait, const Grant* grant) {
   RuntimeCore& core = *core_;
   record->nursery = &core.root;
-  record->join.store(kJoinNone, std::memory_order_relaxed);
-  record->state.store(TaskState::kReady, std::memory_order_relaxed);
-  record->cancel.store(0, std::memory_order_relaxed);
-  record->flags = 0;
-  record->registry.store(Record::kNoEntry, std::memory_order_relaxed);
   record->meter = 0;
   const auto refuse = [record](ErrorCode code, const char* message) {
     record->act(record, Action::kDropClosure);

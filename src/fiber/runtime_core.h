@@ -15,6 +15,7 @@
 #include "fiber/parking.h"
 #include "fiber/stack_pool.h"
 #include "fiber/timers.h"
+#include "rota/fiber/both.h"
 #include "rota/fiber/config.h"
 #include "rota/fiber/detail/core.h"
 #include "rota/fiber/runtime.h"
@@ -170,10 +171,13 @@ CancelReason current_cancel_reason();
 
 // task.cc
 void run_task(Worker* worker, Record* record);
+Record* begin_fork(Worker* worker, Fork* fork);
 // Whose child an item is that is no fiber.
-NurseryCore* nursery_of(Item item);
+inline NurseryCore* nursery_of(Item item) { return is_fork(item) ? &fork_of(item)->core : record_of(item)->nursery; }
 // The record of an item that is no fiber, just taken from a deque by `worker`; makes it for a Fork.
-Record* task_of(Worker* worker, Item item);
+inline Record* task_of(Worker* worker, Item item) {
+  return is_fork(item) ? begin_fork(worker, fork_of(item)) : record_of(item);
+}
 void wake_joiner(RuntimeCore* runtime, Record* record, std::uintptr_t waiter);
 
 // worker.cc

@@ -187,20 +187,9 @@ void run_task(Worker* worker, Record* record) {
   current_worker()->runtime->worker_panics.fetch_add(1, std::memory_order_relaxed);
 }
 
-NurseryCore* nursery_of(Item item) { return is_fork(item) ? &fork_of(item)->core : record_of(item)->nursery; }
-
-Record* task_of(Worker* worker, Item item) {
-  if (!is_fork(item)) return record_of(item);
-  Fork* fork = fork_of(item);
-  auto* record = reinterpret_cast<Record*>(fork + 1);
-  record->act = fork->act;
+Record* begin_fork(Worker* worker, Fork* fork) {
+  auto* record = ::new (static_cast<void*>(fork + 1)) Record(fork->act, kFrameClass, 0);
   record->nursery = &fork->core;
-  record->join.store(kJoinNone, std::memory_order_relaxed);
-  record->state.store(TaskState::kReady, std::memory_order_relaxed);
-  record->cancel.store(0, std::memory_order_relaxed);
-  record->size_class = kFrameClass;
-  record->flags = 0;
-  record->registry.store(Record::kNoEntry, std::memory_order_relaxed);
   record->id = worker->counters.spawned.next();
   record->meter = 0;
   return record;

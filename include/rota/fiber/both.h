@@ -108,7 +108,7 @@ auto both(F&& f, G&& g)
   Worker* worker = current_worker();
   if (worker == nullptr) [[unlikely]]
     throw_outside_runtime("both()");
-  if (worker->hooks != 0) [[unlikely]]
+  if (ROTA_METERED || worker->hooks != 0) [[unlikely]]
     return both_in_scope(f, g);
   ForkFrame<std::remove_reference_t<G>, B> fork(g);
   Fiber* fiber = worker->fiber;

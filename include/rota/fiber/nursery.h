@@ -60,17 +60,15 @@ void sample_spawn(Record* record);
     open_slow(worker, core);
 }
 
-// Makes a record, whose closure and `act` are there, a task of the nursery, and queues it. Refused: it is freed.
+template <class T>
+constexpr std::uint8_t detached_flags() {
+  return Record::kFlagDetached | (std::is_void_v<T> || std::is_trivially_destructible_v<T> ? Record::kFlagNoResult : 0);
+}
+
+// Makes a record a task of the nursery, and queues it. Refused: it is freed.
 [[gnu::always_inline]] inline Result<void> start_record(Worker* worker, NurseryCore* core, Record* record,
-                                                        std::uint8_t size_class, std::uint8_t flags,
                                                         const Grant* grant) {
   record->nursery = core;
-  record->join.store(kJoinNone, std::memory_order_relaxed);
-  record->state.store(TaskState::kReady, std::memory_order_relaxed);
-  record->cancel.store(0, std::memory_order_relaxed);
-  record->size_class = size_class;
-  record->flags = flags;
-  record->registry.store(Record::kNoEntry, std::memory_order_relaxed);
   record->id = worker->counters.spawned.next();
   record->meter = worker->fresh_meter;
   if (core->owner == worker->fiber) [[likely]] {
@@ -94,8 +92,7 @@ void sample_spawn(Record* record);
 // The same for metered code.
 void open_called(NurseryCore* core);
 [[nodiscard]] void* allocate_called(std::size_t bytes);
-[[nodiscard]] Result<void> start_called(NurseryCore* core, Record* record, std::uint8_t size_class, std::uint8_t flags,
-                                        const Grant* grant);
+[[nodiscard]] Result<void> start_called(NurseryCore* core, Record* record, const Grant* grant);
 }  // namespace detail
 
 class Nursery {
@@ -145,7 +142,7 @@ class Nursery {
   template <class F>
   void launch(F&& f) {
     using T = std::invoke_result_t<std::decay_t<F>>;
-    detail::ErrorOr<detail::ResultRecord<T>*> record = make<T>(std::forward<F>(f), detail::Record::kFlagDetached);
+    detail::ErrorOr<detail::ResultRecord<T>*> record = make<T>(std::forward<F>(f), detail::detached_flags<T>());
     if (record.pointer == nullptr) [[unlikely]]
       detail::throw_error(std::move(record.error).take_error());
   }
@@ -169,8 +166,7 @@ class Nursery {
   template <class F>
   void launch(const Grant& grant, F&& f) {
     using T = std::invoke_result_t<std::decay_t<F>>;
-    detail::ErrorOr<detail::ResultRecord<T>*> record =
-        make<T>(std::forward<F>(f), detail::Record::kFlagDetached, &grant);
+    detail::ErrorOr<detail::ResultRecord<T>*> record = make<T>(std::forward<F>(f), detail::detached_flags<T>(), &grant);
     if (record.pointer == nullptr) [[unlikely]]
       detail::throw_error(std::move(record.error).take_error());
   }
@@ -225,11 +221,9 @@ class Nursery {
                                                                         const Grant* grant = nullptr) {
     using namespace detail;
     using R = TaskRecord<std::decay_t<F>, T>;
-    constexpr std::uint8_t kClass = size_class_of(sizeof(R));
     if constexpr (ROTA_METERED) {
-      R* record = ::new (allocate_called(sizeof(R))) R(std::forward<F>(f));
-      record->act = &R::perform;
-      if (Result<void> refused = start_called(&core_, record, kClass, flags, grant); !refused.ok()) {
+      R* record = ::new (allocate_called(sizeof(R))) R(std::forward<F>(f), flags);
+      if (Result<void> refused = start_called(&core_, record, grant); !refused.ok()) {
         return {nullptr, std::move(refused)};
       }
       return {record, {}};
@@ -237,11 +231,8 @@ class Nursery {
       Worker* worker = current_worker();
       if (worker == nullptr) [[unlikely]]
         throw_outside_runtime("spawn()");
-      R* record = allocate_record<R>(worker);
-      ::new (static_cast<void*>(record)) R(std::forward<F>(f));
-      record->act = &R::perform;
-      if (Result<void> refused = start_record(worker, &core_, record, kClass, flags, grant); !refused.ok())
-          [[unlikely]] {
+      R* record = ::new (static_cast<void*>(allocate_record<R>(worker))) R(std::forward<F>(f), flags);
+      if (Result<void> refused = start_record(worker, &core_, record, grant); !refused.ok()) [[unlikely]] {
         return {nullptr, std::move(refused)};
       }
       return {record, {}};

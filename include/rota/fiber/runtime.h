@@ -120,11 +120,8 @@ class Runtime {
   template <class T, class F>
   detail::ResultRecord<T>* make(F&& f) {
     using R = detail::TaskRecord<std::decay_t<F>, T>;
-    auto* record = reinterpret_cast<R*>(detail::allocate_slow(nullptr, detail::size_class_of(sizeof(R)), sizeof(R)));
-    ::new (static_cast<void*>(record)) R(std::forward<F>(f));
-    record->act = &R::perform;
-    record->size_class = detail::size_class_of(sizeof(R));
-    return record;
+    void* memory = detail::allocate_slow(nullptr, detail::size_class_of(sizeof(R)), sizeof(R));
+    return ::new (memory) R(std::forward<F>(f), 0);
   }
   // Refused: Closed after shutdown(), QueueFull, NurseryNotActive in profile `core`. Frees the record then.
   Result<void> submit(detail::Record* record, bool wait, const Grant* grant = nullptr);

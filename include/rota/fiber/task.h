@@ -30,8 +30,9 @@ struct ResultRecord : Record {
     std::conditional_t<std::is_void_v<T>, char, T> value;
     std::exception_ptr error;
   };
-  ResultRecord() {}   // NOLINT(modernize-use-equals-default): a union's members start dead.
-  ~ResultRecord() {}  // NOLINT(modernize-use-equals-default)
+  ResultRecord(void (*function)(Record*, Action), std::uint8_t size, std::uint8_t bits)
+      : Record(function, size, bits) {}
+  ~ResultRecord() {}  // NOLINT(modernize-use-equals-default): a union's members start dead and end dead.
 };
 
 // Stores the exception in flight as the task's outcome.
@@ -138,8 +139,9 @@ struct TaskRecord : ResultRecord<T> {
   union {
     F closure;
   };
-  explicit TaskRecord(F&& f) : closure(std::move(f)) {}
-  explicit TaskRecord(const F& f) : closure(f) {}
+  template <class G>
+  TaskRecord(G&& f, std::uint8_t bits)
+      : ResultRecord<T>(&perform, size_class_of(sizeof(TaskRecord)), bits), closure(std::forward<G>(f)) {}
   ~TaskRecord() {}  // NOLINT(modernize-use-equals-default)
 
   static void perform(Record* base, Action action) {

@@ -82,6 +82,17 @@ inline constexpr std::uintptr_t kJoinDone = 1;      // Terminal; the handle owns
 inline constexpr std::uintptr_t kJoinDetached = 2;  // The handle is gone; the runner frees the record.
 
 struct Record {
+  Record() = default;
+  // Ready; its nursery, id and meter are still to be set. Constructed and not stored one by one: it is two stores then.
+  Record(void (*function)(Record*, Action), std::uint8_t size, std::uint8_t bits)
+      : act(function),
+        join(kJoinNone),
+        state(TaskState::kReady),
+        cancel(0),
+        size_class(size),
+        flags(bits),
+        registry(kNoEntry) {}
+
   void (*act)(Record*, Action);
   NurseryCore* nursery;
   sync::Atomic<std::uintptr_t> join;
@@ -108,6 +119,7 @@ struct Record {
   static constexpr std::uint8_t kFlagHeld = 16;        // In code that must not be interrupted by a metered yield.
   static constexpr std::uint8_t kFlagNeverRan = 32;    // Cancelled in the queue, or abandoned; nothing is stored.
   static constexpr std::uint8_t kFlagBudget = 64;      // Cancelled because its budget was used up.
+  static constexpr std::uint8_t kFlagNoResult = 128;   // Detached, and its result needs no destruction.
 };
 static_assert(sizeof(Record) == 48);
 

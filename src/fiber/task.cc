@@ -317,8 +317,6 @@ bool join_slow(Record* record, const std::chrono::nanoseconds* timeout) {
 
 // -------------------------------------------------------------------------------------------------------------- fork
 
-void throw_cancelled() { throw Cancelled(current_cancel_reason()); }
-
 void join_fork(Fork* fork) {
   Result<void> closed = close_slow(&fork->core);  // Publishes what the child wrote: its end is counted with release.
   if (closed.ok()) {

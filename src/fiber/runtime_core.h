@@ -11,6 +11,7 @@
 
 #include "base/prng.h"
 #include "base/sync.h"
+#include "fiber/claim.h"
 #include "fiber/panic.h"
 #include "fiber/parking.h"
 #include "fiber/stack_pool.h"
@@ -172,8 +173,6 @@ void run_task(Worker* worker, Record* record);
 void wake_joiner(RuntimeCore* runtime, Record* record, std::uintptr_t waiter);
 
 // worker.cc
-// Cancels a fiber's wait (true: schedule it), or marks it if it is on its way to one.
-bool cancel_wake(Fiber* fiber);
 [[noreturn]] void fiber_main();
 [[noreturn]] void worker_loop();
 // Keeps the running loop's stack for later; the caller switches away from it at once.

@@ -295,8 +295,14 @@ TEST(Event, LetsAllGo) {
       event.reset();
       Task<void> task = n.spawn([&] { event.wait(); });
       (void)sleep_for(10us);
+      Task<ErrorCode> quiet = n.spawn([&] { return event.wait(std::nothrow).code(); });
+      (void)sleep_for(10us);
       task.cancel();
+      quiet.cancel();
       EXPECT_THROW(task.get(), Cancelled);
+      EXPECT_EQ(quiet.get(), ErrorCode::kCancelled);
+      event.set();
+      EXPECT_TRUE(event.wait(std::nothrow).ok());
     });
   });
 }

@@ -1,6 +1,7 @@
 // The fiber runtime, whole.
 #pragma once
 
+#include "rota/fiber/actor.h"
 #include "rota/fiber/blocking.h"
 #include "rota/fiber/both.h"
 #include "rota/fiber/budget.h"

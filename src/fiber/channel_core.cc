@@ -98,12 +98,14 @@ Attempt attempt_send(ChannelCore* channel, void* value, Woken& woken) {
   }
   if (channel->buffer.size() >= channel->capacity) return Attempt::kWait;
   channel->buffer.push(value);
+  channel->changed();
   return Attempt::kDone;
 }
 
 Attempt attempt_receive(ChannelCore* channel, void* optional, Woken& woken) {
   if (channel->buffer.size() > 0) {
     channel->buffer.pop(optional);
+    channel->changed();
     // There is room for a sender (2). One whose value cannot be moved tries again by itself, and gets the exception.
     while (channel->buffer.size() < channel->capacity) {
       Waiter* sender = channel->senders.take();
@@ -133,6 +135,7 @@ Attempt attempt_receive(ChannelCore* channel, void* optional, Woken& woken) {
 bool attempt_close(ChannelCore* channel, Woken& woken) {
   if (channel->closed) return false;
   channel->closed = true;
+  channel->changed();
   while (Waiter* receiver = channel->receivers.take()) woken.add(receiver, WaitOutcome::kClosed);
   while (Waiter* sender = channel->senders.take()) woken.add(sender, WaitOutcome::kClosed);
   return true;

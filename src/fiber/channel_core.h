@@ -70,11 +70,19 @@ struct ChannelCore {
   const ValueOps& ops;
   const std::size_t capacity;
   sync::Atomic<std::uint32_t> references{1};
-  SpinLock lock;
+  // What an operation writes begins here, in a cache line of its own.
+  alignas(sync::kCacheLineBytes) SpinLock lock;
+  // Counts operations. Written under the lock; read without it, relaxed, by those who spin for it to change: they take
+  // the lock before they believe anything.
+  sync::Atomic<std::uint32_t> changes{0};
   bool closed = false;
+  // How long to spin before a wait: longer after it paid, shorter after it did not. Relaxed: it is a guess.
+  sync::Atomic<std::uint16_t> spins{64};
   WaitQueue receivers;
   WaitQueue senders;
   ValueBuffer buffer;
+
+  void changed() { changes.store(changes.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
 };
 
 // An operation as far as it goes without waiting. Those in `woken` are to be scheduled when the lock is released, also

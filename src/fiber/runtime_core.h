@@ -15,6 +15,7 @@
 #include "fiber/parking.h"
 #include "fiber/stack_pool.h"
 #include "fiber/timers.h"
+#include "fiber/wait_word.h"
 #include "rota/fiber/both.h"
 #include "rota/fiber/config.h"
 #include "rota/fiber/detail/core.h"
@@ -181,8 +182,6 @@ inline Record* task_of(Worker* worker, Item item) {
 void wake_joiner(RuntimeCore* runtime, Record* record, std::uintptr_t waiter);
 
 // worker.cc
-// Cancels a fiber's wait (true: schedule it), or marks it if it is on its way to one.
-bool cancel_wake(Fiber* fiber);
 [[noreturn]] void fiber_main();
 [[noreturn]] void worker_loop();
 // Keeps the running loop's stack for later; the caller switches away from it at once.

@@ -36,31 +36,30 @@ namespace {
 
 [[noreturn]] void misuse(const char* message) { throw_error(ErrorCode::kFailedPrecondition, message); }
 
-// Waits until ready(), or until it is granted by whoever ends the wait; false when the time ran out. ready() is called
-// under the lock; it takes what is waited for, if it is there.
+// Waits until ready(), or until it is granted by whoever ends the wait (kDone). ready() is called under the lock; it
+// takes what is waited for, if it is there.
 template <class Ready>
-bool wait_until(SpinLock& guard, WaitQueue& queue, const std::chrono::nanoseconds* limit, const char* what,
-                Ready&& ready) {
+WakeReason wait_until(SpinLock& guard, WaitQueue& queue, const std::chrono::nanoseconds* limit, const char* what,
+                      Ready&& ready) {
   guard.lock();
-  if (ready()) {
-    guard.unlock();
-    return true;
-  }
-  if (limit != nullptr && limit->count() <= 0) {
-    guard.unlock();
-    return false;
-  }
+  const bool at_once = ready();
   guard.unlock();
+  if (at_once) return WakeReason::kDone;
+  if (limit != nullptr && limit->count() <= 0) return WakeReason::kTimeout;
   Worker* worker = waiting_worker(what);
   const Nanoseconds deadline = deadline_of(worker->runtime, limit);
   if (!registered(worker)) register_current(worker);
   guard.lock();
   if (ready()) {
     guard.unlock();
-    return true;
+    return WakeReason::kDone;
   }
   Waiter waiter;
-  const WakeReason reason = wait_in(worker, guard, queue, waiter, deadline, what);
+  return wait_in(worker, guard, queue, waiter, deadline, what);
+}
+
+// True: done. False: the time ran out. Throws Cancelled.
+bool done_or_throw(WakeReason reason) {
   if (reason == WakeReason::kCancelled) throw_cancelled();
   return reason == WakeReason::kDone;
 }
@@ -93,12 +92,12 @@ Mutex::~Mutex() {
 bool Mutex::acquire(const std::chrono::nanoseconds* limit) {
   const std::uint64_t self = current_task_id("a mutex");
   bool mine_already = false;
-  const bool locked = wait_until(guard_, waiting_, limit, "a mutex", [&] {
+  const bool locked = done_or_throw(wait_until(guard_, waiting_, limit, "a mutex", [&] {
     mine_already = owner_ == self;
     if (owner_ != 0) return mine_already;
     owner_ = self;
     return true;
-  });
+  }));
   if (mine_already) misuse("the task has locked this mutex already");
   return locked;
 }
@@ -134,11 +133,11 @@ Semaphore::Semaphore(std::uint64_t permits, std::uint64_t maximum) : permits_(pe
 Semaphore::~Semaphore() { check_unused(guard_, waiting_, "a semaphore"); }
 
 bool Semaphore::take(const std::chrono::nanoseconds* limit) {
-  return wait_until(guard_, waiting_, limit, "a semaphore", [this] {
+  return done_or_throw(wait_until(guard_, waiting_, limit, "a semaphore", [this] {
     if (permits_ == 0) return false;
     --permits_;
     return true;
-  });
+  }));
 }
 void Semaphore::acquire() { (void)take(nullptr); }
 bool Semaphore::try_acquire() {
@@ -186,9 +185,14 @@ bool Event::is_set() const {
   return set_;
 }
 bool Event::await(const std::chrono::nanoseconds* limit) {
-  return wait_until(guard_, waiting_, limit, "an event", [this] { return set_; });
+  return done_or_throw(wait_until(guard_, waiting_, limit, "an event", [this] { return set_; }));
 }
 void Event::wait() { (void)await(nullptr); }
+Result<void> Event::wait(std::nothrow_t) {
+  const WakeReason reason = wait_until(guard_, waiting_, nullptr, "an event", [this] { return set_; });
+  if (reason == WakeReason::kCancelled) return ErrorCode::kCancelled;
+  return {};
+}
 bool Event::wait_for(std::chrono::nanoseconds limit) { return await(&limit); }
 
 // --------------------------------------------------------------------------------------------------------- WaitGroup
@@ -218,7 +222,7 @@ std::uint64_t WaitGroup::count() const {
   return count_;
 }
 bool WaitGroup::await(const std::chrono::nanoseconds* limit) {
-  return wait_until(guard_, waiting_, limit, "a wait group", [this] { return count_ == 0; });
+  return done_or_throw(wait_until(guard_, waiting_, limit, "a wait group", [this] { return count_ == 0; }));
 }
 void WaitGroup::wait() { (void)await(nullptr); }
 bool WaitGroup::wait_for(std::chrono::nanoseconds limit) { return await(&limit); }

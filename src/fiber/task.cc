@@ -5,7 +5,6 @@
 #include <bit>
 
 #include "fiber/runtime_core.h"
-#include "fiber/wait_word.h"
 #include "rota/fiber/both.h"
 #include "rota/fiber/meter.h"
 

@@ -94,6 +94,9 @@ inline bool cancel_wait(ClaimWord& claim) {
   }
 }
 
+// Cancels a fiber's wait (true: schedule it), or marks it if it is on its way to one. claim_wake() is in core.h.
+bool cancel_wake(Fiber* fiber);
+
 // -------------------------------------------------------------------------------------------------------------- join
 // Record::join goes None -> waiter -> Done, or None -> Done. The waiter puts itself there after it has switched away;
 // the finisher takes it out by its exchange and then owns exactly one attempt to wake it. A waiter that was woken for

@@ -1,6 +1,5 @@
 #include "fiber/waiting.h"
 
-#include "rota/fiber/error.h"
 #include "rota/fiber/meter.h"
 
 namespace rota::fiber::detail {
@@ -9,29 +8,46 @@ namespace {
 
 struct LockedWait {
   SpinLock* lock;
-  Fiber* fiber;
-  Nanoseconds deadline;
-  WakeTimer* timer;
   bool published;
 };
+struct TimedWait : LockedWait {
+  Fiber* fiber;
+  Nanoseconds deadline;
+  WakeTimer timer;
+};
 
-bool publish_locked(Worker* worker, void* argument) {
+bool publish_locked(Worker* /*worker*/, void* argument) {
   auto* wait = static_cast<LockedWait*>(argument);
   wait->published = true;
-  if (wait->deadline != kNever) wait->timer->arm(worker->runtime, wait->fiber, wait->deadline);
+  wait->lock->unlock();
+  return true;
+}
+bool publish_timed(Worker* worker, void* argument) {
+  auto* wait = static_cast<TimedWait*>(argument);
+  wait->published = true;
+  wait->timer.arm(worker->runtime, wait->fiber, wait->deadline);
   wait->lock->unlock();
   return true;
 }
 
-}  // namespace
-
-Worker* waiting_worker(const char* what) {
-  Worker* worker = current_worker();
-  // Without a task: the loop's own stack, where the closures of ended tasks are destroyed.
-  if (worker == nullptr || worker->fiber->task == nullptr) [[unlikely]]
-    throw_outside_runtime(what);
-  return worker;
+// The end of a wait that was not claimed with kDone: it takes itself out.
+[[gnu::noinline]] void leave(const LockedWait& wait, WaitQueue& queue, Waiter& waiter) {
+  if (wait.published) wait.lock->lock();  // Else it was cancelled before it could wait, and has the lock.
+  if (waiter.queued) queue.remove(&waiter);
+  wait.lock->unlock();
 }
+
+[[gnu::noinline]] WakeReason park_timed(Worker* worker, SpinLock& lock, WaitQueue& queue, Waiter& waiter,
+                                        Nanoseconds deadline, const char* waits_for) {
+  RuntimeCore* runtime = worker->runtime;
+  TimedWait wait{{&lock, false}, worker->fiber, deadline, {}};
+  const WakeReason reason = park(worker, publish_timed, &wait, true, waits_for);
+  wait.timer.disarm(runtime);
+  if (reason != WakeReason::kDone) leave(wait, queue, waiter);
+  return reason;
+}
+
+}  // namespace
 
 void throw_cancelled() {
   if ((current_worker()->fiber->task->flags & Record::kFlagBudget) != 0) throw BudgetExhausted();
@@ -58,18 +74,15 @@ void WakeTimer::arm(RuntimeCore* runtime, Fiber* waiter, Nanoseconds at) {
 
 WakeReason wait_in(Worker* worker, SpinLock& lock, WaitQueue& queue, Waiter& waiter, Nanoseconds deadline,
                    const char* waits_for) {
-  RuntimeCore* runtime = worker->runtime;
   waiter.fiber = worker->fiber;
   waiter.outcome = WaitOutcome::kNone;
   queue.add(&waiter);
-  WakeTimer timer;
-  LockedWait wait{&lock, worker->fiber, deadline, &timer, false};
+  if (deadline != kNever) return park_timed(worker, lock, queue, waiter, deadline, waits_for);
+  LockedWait wait{&lock, false};
   const WakeReason reason = park(worker, publish_locked, &wait, true, waits_for);
-  timer.disarm(runtime);
-  if (reason == WakeReason::kDone) return reason;  // Whoever claimed it has taken it out.
-  if (wait.published) lock.lock();                 // Else it was cancelled before it could wait, and has the lock.
-  if (waiter.queued) queue.remove(&waiter);
-  lock.unlock();
+  // Whoever claimed it with kDone has taken it out.
+  if (reason != WakeReason::kDone) [[unlikely]]
+    leave(wait, queue, waiter);
   return reason;
 }
 

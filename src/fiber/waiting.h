@@ -5,11 +5,18 @@
 
 #include "fiber/runtime_core.h"
 #include "rota/fiber/detail/waiting.h"
+#include "rota/fiber/error.h"
 
 namespace rota::fiber::detail {
 
 // The worker of the current task. Throws OutsideRuntime if there is no task: `what` needs one.
-Worker* waiting_worker(const char* what);
+inline Worker* waiting_worker(const char* what) {
+  Worker* worker = current_worker();
+  // Without a task: the loop's own stack, where the closures of ended tasks are destroyed.
+  if (worker == nullptr || worker->fiber->task == nullptr) [[unlikely]]
+    throw_outside_runtime(what);
+  return worker;
+}
 // The current task is cancelled: throws Cancelled, or BudgetExhausted if that is why.
 [[noreturn]] void throw_cancelled();
 

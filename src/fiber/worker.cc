@@ -9,7 +9,6 @@
 
 #include "fiber/reactor.h"
 #include "fiber/runtime_core.h"
-#include "fiber/wait_word.h"
 #include "rota/assert.h"
 #include "rota/fiber/task.h"
 #include "rota/fiber/time.h"
@@ -451,18 +450,6 @@ WakeReason park(Worker* worker, Publish publish, void* argument, bool cancellabl
   set_state(task, TaskState::kRunning);
   event(current_worker(), Event::kStart, task->id);
   return self->reason;
-}
-
-bool claim_wake(Fiber* fiber, WakeReason reason) {
-  if (!claim_wait(fiber->claim)) return false;
-  fiber->reason = reason;
-  return true;
-}
-
-bool cancel_wake(Fiber* fiber) {
-  if (!cancel_wait(fiber->claim)) return false;
-  fiber->reason = WakeReason::kCancelled;
-  return true;
 }
 
 void schedule(RuntimeCore* /*waker*/, Fiber* fiber) {

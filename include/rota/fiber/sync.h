@@ -17,8 +17,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <new>
 
 #include "rota/fiber/detail/waiting.h"
+#include "rota/result.h"
 
 namespace rota::fiber {
 
@@ -85,6 +87,8 @@ class Event {
   void reset();
   [[nodiscard]] bool is_set() const;
   void wait();
+  // Cancelled comes back instead of being thrown: for many who wait at the same event to be cancelled together.
+  Result<void> wait(std::nothrow_t);
   [[nodiscard]] bool wait_for(std::chrono::nanoseconds limit);
 
  private:

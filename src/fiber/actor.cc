@@ -1,0 +1,335 @@
+// The supervisor of actors: a task that is told what happened, and decides.
+//
+// Everything that happens reaches it as a note in a list: an actor to start, one that has ended, one that is out of
+// budget, a wish to stop. Only the supervisor's task touches the actors' tasks, so there is one order of decisions.
+// Notes are written by anybody, on the stack of a task that is out of budget, too: the list is under a spin lock and
+// the signal is an Event, neither of which is charged or waited for.
+//
+// Ends: a cell that has ended for good is closed, so that tell() is refused, and what is left in its mailbox is
+// dropped, so that whoever asked is told. The supervisor's own end does that for all of them, on every path; a task
+// that never ran tells its end by the destructor of what it captured.
+#include "rota/fiber/actor.h"
+
+#include <algorithm>
+#include <deque>
+#include <mutex>
+#include <vector>
+
+#include "rota/fiber/error.h"
+#include "rota/fiber/sync.h"
+#include "rota/fiber/time.h"
+
+namespace rota::fiber::detail {
+
+namespace {
+
+struct Note {
+  enum class What : std::uint8_t { kStart, kEnded, kExhausted, kStop, kStopAll };
+  What what;
+  std::shared_ptr<ActorCell> cell{};
+  std::exception_ptr error{};  // kEnded: null if it ended by itself, or never began.
+  std::uint64_t life = 0;      // kEnded: which one.
+  std::uint64_t task_id = 0;   // kExhausted.
+  StopMode mode = StopMode::kDrain;
+};
+
+std::string describe(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "an exception that is no std::exception";
+  }
+}
+
+}  // namespace
+
+struct SupervisorCore {
+  explicit SupervisorCore(const ActorOptions& given) : options(given) {}
+
+  const ActorOptions options;
+  Event signal;  // There are notes.
+  Event ended;
+
+  SpinLock lock;  // For the rest.
+  std::vector<Note> notes;
+  bool closed = false;  // Takes no more actors.
+  bool over = false;    // Nobody reads notes any more: none are kept.
+  std::exception_ptr gave_up;
+
+  void tell(Note note) {
+    {
+      const std::lock_guard guard(lock);
+      if (over) return;
+      notes.push_back(std::move(note));
+    }
+    signal.set();
+  }
+  std::vector<Note> take_notes() {
+    signal.reset();  // First: a note that comes now sets it again.
+    const std::lock_guard guard(lock);
+    return std::exchange(notes, {});
+  }
+  // No more notes. Actors that were to be started are told that they never will be.
+  void finish() {
+    std::vector<Note> last;
+    {
+      const std::lock_guard guard(lock);
+      closed = over = true;
+      last = std::exchange(notes, {});
+    }
+    for (const Note& note : last) {
+      if (note.what != Note::What::kStart) continue;
+      note.cell->close();
+      note.cell->discard();
+    }
+  }
+};
+
+namespace {
+
+// What the task of one life captures: tells its end, whether it ran or not.
+class Life {
+ public:
+  Life(std::shared_ptr<SupervisorCore> core, std::shared_ptr<ActorCell> cell, std::uint64_t life)
+      : core_(std::move(core)), note_{.what = Note::What::kEnded, .cell = std::move(cell), .life = life} {}
+  Life(Life&&) = default;
+  ~Life() {
+    if (core_ != nullptr) core_->tell(std::move(note_));
+  }
+  void operator()() {
+    try {
+      note_.cell->live();
+    } catch (...) {  // Also when it is cancelled.
+      note_.error = std::current_exception();
+    }
+  }
+
+ private:
+  std::shared_ptr<SupervisorCore> core_;  // Null once it was moved from.
+  Note note_;
+};
+
+class Manager {
+ public:
+  explicit Manager(std::shared_ptr<SupervisorCore> core)
+      : core_(std::move(core)), options_(core_->options), nursery_(nursery_options()) {}
+  // Nobody shall wait for a mailbox that is not read any more. Then the nursery cancels those who live, and waits.
+  ~Manager() {
+    core_->finish();
+    for (const auto& cell : cells_) {
+      cell->close();
+      cell->discard();
+    }
+  }
+  Manager(const Manager&) = delete;
+  Manager& operator=(const Manager&) = delete;
+
+  void run() {
+    while (!done()) {
+      core_->signal.wait();
+      const std::vector<Note> notes = core_->take_notes();
+      // All of them first: if one note makes it give up, those who were to be started are told.
+      for (const Note& note : notes) {
+        if (note.what == Note::What::kStart) cells_.push_back(note.cell);
+      }
+      for (const Note& note : notes) handle(note);
+    }
+    if (Result<void> closed = nursery_.close(); !closed.ok()) throw_error(std::move(closed).take_error());
+  }
+
+ private:
+  NurseryOptions nursery_options() {
+    NurseryOptions options;
+    if (options_.on_exhausted == OnActorExhausted::kFail) {
+      options.on_exhausted = OnExhausted::kCancel;
+    } else {
+      options.on_exhausted = OnExhausted::kWait;
+      options.notify = [core = core_](const Exhaustion& exhaustion) {
+        core->tell({.what = Note::What::kExhausted, .task_id = exhaustion.task_id});
+      };
+    }
+    return options;
+  }
+
+  [[nodiscard]] bool done() const { return stopping_ && cells_.empty(); }
+
+  void handle(const Note& note) {
+    switch (note.what) {
+      case Note::What::kStart:
+        if (note.cell->life == 0) begin_life(note.cell);  // Else it was started together with all others.
+        break;
+      case Note::What::kEnded:
+        ended(note);
+        break;
+      case Note::What::kExhausted:
+        exhausted(note.task_id);
+        break;
+      case Note::What::kStop:
+        stop(note.cell, note.mode);
+        break;
+      case Note::What::kStopAll:
+        stopping_ = true;
+        for (const auto& cell : std::vector(cells_)) stop(cell, note.mode);
+        break;
+    }
+  }
+
+  void begin_life(const std::shared_ptr<ActorCell>& cell) {
+    Life life(core_, cell, ++cell->life);
+    cell->running = true;
+    cell->task = cell->grant ? nursery_.spawn(*cell->grant, std::move(life)) : nursery_.spawn(std::move(life));
+  }
+
+  void ended(const Note& note) {
+    const std::shared_ptr<ActorCell>& cell = note.cell;
+    if (!cell->running || note.life != cell->life) return;  // Its end was awaited already.
+    await_end(*cell);
+    // One that was told to drop what it has ends by being cancelled; one that drains and fails goes on with the rest.
+    if (note.error == nullptr || cell->stopping) return bury(cell);
+    restart(cell, note.error);
+  }
+
+  void restart(const std::shared_ptr<ActorCell>& cell, const std::exception_ptr& error) {
+    if (options_.on_failure == OnFailure::kGiveUp) give_up(error);
+    const std::chrono::nanoseconds at = now();
+    while (!restarts_.empty() && restarts_.front() <= at - options_.window) restarts_.pop_front();
+    if (restarts_.size() >= options_.max_restarts) {
+      give_up(std::make_exception_ptr(FiberError(Error{
+          ErrorCode::kResourceExhausted, "the actor '" + cell->name + "' failed, and its supervisor has used up its " +
+                                             std::to_string(options_.max_restarts) + " restarts: " + describe(error)}
+                                                     .with("actor", cell->name))));
+    }
+    restarts_.push_back(at);
+    if (options_.on_failure == OnFailure::kRestartAll) {
+      for (const auto& other : cells_) {
+        if (other->running) other->task.cancel();
+      }
+      for (const auto& other : cells_) {
+        if (other->running) await_end(*other);
+      }
+    }
+    for (const auto& other : cells_) {
+      if (other->running) continue;
+      other->restarts.fetch_add(1, std::memory_order_relaxed);
+      begin_life(other);
+    }
+  }
+
+  void exhausted(std::uint64_t task_id) {
+    const auto at = std::ranges::find_if(
+        cells_, [task_id](const auto& cell) { return cell->running && cell->task.id() == task_id; });
+    const std::shared_ptr<ActorCell> cell = at == cells_.end() ? nullptr : *at;
+    // Without a cell: a task of an actor's own, or one that has ended since.
+    Result<void> recharged = recharge_task(nursery_.core(), task_id, options_.recharge);
+    if (recharged.ok()) {
+      if (cell != nullptr) cell->recharges.fetch_add(1, std::memory_order_relaxed);
+    } else if (recharged.code() != ErrorCode::kFailedPrecondition) {  // Else it was cancelled, or has enough by now.
+      const auto error = std::make_exception_ptr(FiberError(std::move(recharged).take_error()));
+      if (cell == nullptr) give_up(error);
+      cell->task.cancel();
+      await_end(*cell);
+      restart(cell, error);
+    }
+  }
+
+  void stop(const std::shared_ptr<ActorCell>& cell, StopMode mode) {
+    cell->close();
+    if (mode == StopMode::kDrain) return;  // Its life ends when the mailbox is empty.
+    cell->stopping = true;
+    cell->discard();
+    if (cell->running) cell->task.cancel();
+  }
+
+  // REQUIRES: its life has ended, or will. The note about that is then old news.
+  void await_end(ActorCell& cell) {
+    cell.task.wait();
+    cell.running = false;
+    cell.task = Task<void>();
+  }
+
+  void bury(const std::shared_ptr<ActorCell>& cell) {
+    cell->close();
+    cell->discard();
+    std::erase(cells_, cell);
+  }
+
+  [[noreturn]] void give_up(const std::exception_ptr& error) {
+    {
+      const std::lock_guard guard(core_->lock);
+      core_->gave_up = error;
+    }
+    std::rethrow_exception(error);
+  }
+
+  std::shared_ptr<SupervisorCore> core_;
+  const ActorOptions& options_;
+  std::vector<std::shared_ptr<ActorCell>> cells_;  // Those that have not ended for good.
+  std::deque<std::chrono::nanoseconds> restarts_;  // When, within the window. At most max_restarts.
+  bool stopping_ = false;
+  Nursery nursery_;  // Last: it goes first, and waits for the actors.
+};
+
+// What the supervisor's task captures: tells its end, whether it ran or not.
+class Guard {
+ public:
+  explicit Guard(std::shared_ptr<SupervisorCore> core) : core_(std::move(core)) {}
+  Guard(Guard&&) = default;
+  ~Guard() {
+    if (core_ == nullptr) return;
+    core_->finish();
+    core_->ended.set();
+  }
+  [[nodiscard]] const std::shared_ptr<SupervisorCore>& core() const { return core_; }
+
+ private:
+  std::shared_ptr<SupervisorCore> core_;  // Null once it was moved from.
+};
+
+}  // namespace
+
+std::shared_ptr<SupervisorCore> start_supervisor(Nursery& nursery, const ActorOptions& options) {
+  auto core = std::make_shared<SupervisorCore>(options);
+  nursery.launch([guard = Guard(core)] { Manager(guard.core()).run(); });
+  return core;
+}
+
+void start_actor(const std::shared_ptr<SupervisorCore>& core, std::shared_ptr<ActorCell> cell) {
+  cell->supervisor = core;
+  {
+    const std::lock_guard guard(core->lock);
+    if (!core->closed) {
+      core->notes.push_back({.what = Note::What::kStart, .cell = std::move(cell)});
+      cell = nullptr;
+    }
+  }
+  if (cell != nullptr) throw_error(ErrorCode::kClosed, "the supervisor has stopped and starts no more actors");
+  core->signal.set();
+}
+
+void stop_actor(const std::shared_ptr<ActorCell>& cell, StopMode mode) {
+  cell->close();
+  cell->supervisor->tell({.what = Note::What::kStop, .cell = cell, .mode = mode});
+}
+
+void stop_supervisor(const std::shared_ptr<SupervisorCore>& core, StopMode mode, bool wait) {
+  {
+    const std::lock_guard guard(core->lock);
+    core->closed = true;
+  }
+  core->tell({.what = Note::What::kStopAll, .mode = mode});
+  if (wait) core->ended.wait();
+}
+
+void throw_if_gave_up(const std::shared_ptr<SupervisorCore>& core) {
+  if (core == nullptr) return;
+  std::exception_ptr error;
+  {
+    const std::lock_guard guard(core->lock);
+    error = core->gave_up;
+  }
+  if (error != nullptr) std::rethrow_exception(error);
+}
+
+}  // namespace rota::fiber::detail

@@ -61,6 +61,18 @@ function(rota_write_test_list)
   add_custom_target(tests_list)
 endfunction()
 
+# What every test includes is compiled once for a program with several files: a fourth of their compile time.
+function(rota_precompile_test target)
+  list(LENGTH ARGN count)
+  if(count GREATER 3)
+    target_precompile_headers(${target} PRIVATE <gtest/gtest.h> <algorithm> <chrono> <functional> <memory> <optional>
+      <string> <vector>)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+      target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # For ccache.
+    endif()
+  endif()
+endfunction()
+
 function(rota_room room)
   cmake_parse_arguments(arg "INTERNAL" "" "DEPS;NEEDS;DEFINES;INTERLEAVE_SOURCES" ${ARGN})
   if(arg_UNPARSED_ARGUMENTS)
@@ -126,6 +138,7 @@ function(rota_room room)
       add_executable(${room}_tests ${test_sources})
       rota_target(${room}_tests TEST)
       target_link_libraries(${room}_tests PRIVATE ${library} ${need_targets} GTest::gmock GTest::gtest_main rapidcheck)
+      rota_precompile_test(${room}_tests ${test_sources})
       rota_test_program(${room}_tests ROOM ${room} GTEST)
     endif()
     if(interleave_test_sources AND NOT ROTA_SANITIZE)

@@ -19,8 +19,12 @@ def folder(preset):
 
 
 def environment():
-    """Ours, with a compiler cache that works even where there is no home directory."""
+    """Ours, with a compiler cache that works even where there is no home directory, and that knows a file again when
+    another build folder, or another clone, compiles it in the same way."""
     env = dict(os.environ)
+    env.setdefault("CCACHE_BASEDIR", steps.ROOT)
+    env.setdefault("CCACHE_NOHASHDIR", "1")
+    env.setdefault("CCACHE_SLOPPINESS", "pch_defines,time_macros")  # What a precompiled header needs.
     home = env.get("HOME", "")
     if "CCACHE_DIR" not in env and not (os.path.isdir(home) and os.access(home, os.W_OK)):
         env["CCACHE_DIR"] = os.path.join(steps.ROOT, "build", "ccache")

@@ -9,7 +9,9 @@ namespace rota::fiber::detail {
 
 // The library is not linked here; this is its lock without the call to the system.
 void SpinLock::lock_slow() {
-  while (word_.exchange(1, std::memory_order_acquire) != 0) sync::cpu_pause();
+  while (word_.load(std::memory_order_relaxed) != 0 || word_.exchange(1, std::memory_order_acquire) != 0) {
+    sync::cpu_pause();
+  }
 }
 
 namespace {

@@ -15,7 +15,7 @@ using AttemptFunction = Attempt (*)(ChannelCore*, void*, Woken&);
 
 // Tries under the lock. kWait: the lock is still held; otherwise it is released, and those who were woken are queued.
 template <AttemptFunction kTry>
-Attempt try_once(const Worker* worker, ChannelCore* channel, void* value) {
+[[gnu::always_inline]] inline Attempt try_once(const Worker* worker, ChannelCore* channel, void* value) {
   Woken woken;
   Attempt attempt{};
   channel->lock.lock();

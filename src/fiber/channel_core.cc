@@ -84,54 +84,6 @@ void ValueBuffer::pop(void* optional) {
   if (--size_ == 0 && head_ == tail_) head_index_ = tail_index_ = 0;  // From the start again, in the same cache line.
 }
 
-Attempt attempt_send(ChannelCore* channel, void* value, Woken& woken) {
-  if (channel->closed) return Attempt::kClosed;
-  if (Waiter* receiver = channel->receivers.take(); receiver != nullptr) {
-    try {
-      channel->ops.emplace(receiver->value, value);
-    } catch (...) {
-      woken.add(receiver, WaitOutcome::kAgain);
-      throw;
-    }
-    woken.add(receiver, WaitOutcome::kDone);
-    return Attempt::kDone;
-  }
-  if (channel->buffer.size() >= channel->capacity) return Attempt::kWait;
-  channel->buffer.push(value);
-  channel->changed();
-  return Attempt::kDone;
-}
-
-Attempt attempt_receive(ChannelCore* channel, void* optional, Woken& woken) {
-  if (channel->buffer.size() > 0) {
-    channel->buffer.pop(optional);
-    channel->changed();
-    // There is room for a sender (2). One whose value cannot be moved tries again by itself, and gets the exception.
-    while (channel->buffer.size() < channel->capacity) {
-      Waiter* sender = channel->senders.take();
-      if (sender == nullptr) break;
-      try {
-        channel->buffer.push(sender->value);
-        woken.add(sender, WaitOutcome::kDone);
-      } catch (...) {
-        woken.add(sender, WaitOutcome::kAgain);
-      }
-    }
-    return Attempt::kDone;
-  }
-  if (Waiter* sender = channel->senders.take(); sender != nullptr) {
-    try {
-      channel->ops.emplace(optional, sender->value);
-    } catch (...) {
-      woken.add(sender, WaitOutcome::kAgain);
-      throw;
-    }
-    woken.add(sender, WaitOutcome::kDone);
-    return Attempt::kDone;
-  }
-  return channel->closed ? Attempt::kClosed : Attempt::kWait;
-}
-
 bool attempt_close(ChannelCore* channel, Woken& woken) {
   if (channel->closed) return false;
   channel->closed = true;

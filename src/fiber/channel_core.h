@@ -15,6 +15,7 @@
 
 #include <cstddef>
 
+#include "fiber/biased_lock.h"
 #include "rota/detail/sync.h"
 #include "rota/fiber/detail/channel_core.h"
 #include "rota/fiber/detail/charge.h"
@@ -71,7 +72,7 @@ struct ChannelCore {
   const std::size_t capacity;
   sync::Atomic<std::uint32_t> references{1};
   // What an operation writes begins here, in a cache line of its own.
-  alignas(sync::kCacheLineBytes) SpinLock lock;
+  alignas(sync::kCacheLineBytes) BiasedLock lock{current_worker()};
   // Counts operations. Written under the lock; read without it, relaxed, by those who spin for it to change: they take
   // the lock before they believe anything.
   sync::Atomic<std::uint32_t> changes{0};
@@ -87,8 +88,54 @@ struct ChannelCore {
 
 // An operation as far as it goes without waiting. Those in `woken` are to be scheduled when the lock is released, also
 // if it throws. REQUIRES: the lock is held.
-Attempt attempt_send(ChannelCore* channel, void* value, Woken& woken);
-Attempt attempt_receive(ChannelCore* channel, void* optional, Woken& woken);
+inline Attempt attempt_send(ChannelCore* channel, void* value, Woken& woken) {
+  if (channel->closed) return Attempt::kClosed;
+  if (Waiter* receiver = channel->receivers.take(); receiver != nullptr) {
+    try {
+      channel->ops.emplace(receiver->value, value);
+    } catch (...) {
+      woken.add(receiver, WaitOutcome::kAgain);
+      throw;
+    }
+    woken.add(receiver, WaitOutcome::kDone);
+    return Attempt::kDone;
+  }
+  if (channel->buffer.size() >= channel->capacity) return Attempt::kWait;
+  channel->buffer.push(value);
+  channel->changed();
+  return Attempt::kDone;
+}
+
+inline Attempt attempt_receive(ChannelCore* channel, void* optional, Woken& woken) {
+  if (channel->buffer.size() > 0) {
+    channel->buffer.pop(optional);
+    channel->changed();
+    // There is room for a sender (2). One whose value cannot be moved tries again by itself, and gets the exception.
+    while (channel->buffer.size() < channel->capacity) {
+      Waiter* sender = channel->senders.take();
+      if (sender == nullptr) break;
+      try {
+        channel->buffer.push(sender->value);
+        woken.add(sender, WaitOutcome::kDone);
+      } catch (...) {
+        woken.add(sender, WaitOutcome::kAgain);
+      }
+    }
+    return Attempt::kDone;
+  }
+  if (Waiter* sender = channel->senders.take(); sender != nullptr) {
+    try {
+      channel->ops.emplace(optional, sender->value);
+    } catch (...) {
+      woken.add(sender, WaitOutcome::kAgain);
+      throw;
+    }
+    woken.add(sender, WaitOutcome::kDone);
+    return Attempt::kDone;
+  }
+  return channel->closed ? Attempt::kClosed : Attempt::kWait;
+}
+
 // False if it was closed already.
 bool attempt_close(ChannelCore* channel, Woken& woken);
 

@@ -499,6 +499,47 @@ TEST(Channel, OutsideTheRuntime) {
   EXPECT_EQ(next, 100);
 }
 
+// Contract: F-24. A channel that was made by the only worker of a runtime, whose lock costs that worker nothing, is
+// used by threads outside and by another runtime in the middle of its traffic: every value arrives once.
+TEST(Channel, SharedInTheMiddleOfItsTraffic) {
+  for (int round = 0; round < (ROTA_TSAN ? 5 : 40); ++round) {
+    Runtime one({.worker_count = 1});
+    Runtime two({.worker_count = 1});
+    const Channel<int> channel = one.run([round] { return Channel<int>(static_cast<std::size_t>(round % 3)); });
+    sync::Atomic<std::int64_t> sent{0};
+    sync::Atomic<std::int64_t> received{0};
+    sync::Atomic<int> moved{0};
+    constexpr int kEnough = 2000;
+    const auto traffic = [&] {
+      with_scope([&](Nursery& n) {
+        n.launch([&] {
+          for (int i = 1; channel.send(i); ++i) sent.fetch_add(i);
+        });
+        n.launch([&] {
+          for (const int value : channel) {
+            received.fetch_add(value);
+            if (moved.fetch_add(1) == kEnough) channel.close();
+          }
+        });
+      });
+    };
+    Task<void> owner = one.spawn(traffic);
+    while (moved.load() < 100) std::this_thread::yield();
+    Task<void> stranger = two.spawn(traffic);
+    std::thread outside([&] {
+      for (int i = 1; !channel.is_closed(); ++i) {
+        if (channel.try_send(i).ok()) sent.fetch_add(i);
+        if (const Result<int> value = channel.try_receive(); value.ok()) received.fetch_add(value.value());
+      }
+    });
+    owner.get();
+    stranger.get();
+    outside.join();
+    while (const Result<int> rest = channel.try_receive()) received.fetch_add(rest.value());
+    EXPECT_EQ(sent.load(), received.load());
+  }
+}
+
 // Contract: F-24. Two runtimes talk through one channel; each wakes the other's tasks.
 TEST(Channel, BetweenTwoRuntimes) {
   Runtime one({.worker_count = 1});

@@ -41,14 +41,76 @@ struct WakeTimer {
 inline bool registered(const Worker* worker) { return worker->fiber->task->has_entry(); }
 inline void register_current(const Worker* worker) { register_task(worker->fiber->task, worker->fiber); }
 
+template <class Lock>
+struct LockedWait {
+  Lock* lock;
+  bool published = false;
+
+  static bool publish(Worker* /*worker*/, void* argument) {
+    auto* wait = static_cast<LockedWait*>(argument);
+    wait->published = true;
+    wait->lock->unlock();
+    return true;
+  }
+  // The end of a wait that was not claimed with kDone: it takes itself out.
+  [[gnu::noinline]] void leave(WaitQueue& queue, Waiter& waiter) {
+    if (published) lock->lock();  // Else it was cancelled before it could wait, and has the lock.
+    if (waiter.queued) queue.remove(&waiter);
+    lock->unlock();
+  }
+};
+
+template <class Lock>
+struct TimedWait : LockedWait<Lock> {
+  Fiber* fiber;
+  Nanoseconds deadline;
+  WakeTimer timer{};
+
+  static bool publish(Worker* worker, void* argument) {
+    auto* wait = static_cast<TimedWait*>(argument);
+    wait->timer.arm(worker->runtime, wait->fiber, wait->deadline);
+    return LockedWait<Lock>::publish(worker, static_cast<LockedWait<Lock>*>(wait));
+  }
+  // Apart, so that a wait without a limit does not pay for the timer's place in its frame.
+  [[gnu::noinline]] static WakeReason park_until(Worker* worker, Lock& lock, WaitQueue& queue, Waiter& waiter,
+                                                 Nanoseconds deadline, const char* waits_for) {
+    RuntimeCore* runtime = worker->runtime;
+    TimedWait wait{{&lock}, worker->fiber, deadline};
+    const WakeReason reason = park(worker, publish, &wait, true, waits_for);
+    wait.timer.disarm(runtime);
+    if (reason != WakeReason::kDone) wait.leave(queue, waiter);
+    return reason;
+  }
+};
+
 // Queues `waiter`, which is the current fiber's, parks, and releases the lock as it does. Afterwards the waiter is out
 // of the queue and the lock is not held. kDone: waiter->outcome says how it ended. kTimeout, kCancelled: nothing was
 // handed to it.
 // REQUIRES: the lock is held; registered().
-WakeReason wait_in(Worker* worker, SpinLock& lock, WaitQueue& queue, Waiter& waiter, Nanoseconds deadline,
-                   const char* waits_for);
+template <class Lock>
+WakeReason wait_in(Worker* worker, Lock& lock, WaitQueue& queue, Waiter& waiter, Nanoseconds deadline,
+                   const char* waits_for) {
+  waiter.fiber = worker->fiber;
+  waiter.outcome = WaitOutcome::kNone;
+  queue.add(&waiter);
+  if (deadline != kNever) {
+    return TimedWait<Lock>::park_until(worker, lock, queue, waiter, deadline, waits_for);
+  }
+  LockedWait<Lock> wait{&lock};
+  const WakeReason reason = park(worker, LockedWait<Lock>::publish, &wait, true, waits_for);
+  // Whoever claimed it with kDone has taken it out.
+  if (reason != WakeReason::kDone) [[unlikely]]
+    wait.leave(queue, waiter);
+  return reason;
+}
 
 // Queues the claimed for running. REQUIRES: no spin lock is held.
-void schedule_all(const Woken& woken);
+inline void schedule_all(const Woken& woken) {
+  for (Waiter* waiter = woken.first(); waiter != nullptr;) {
+    Waiter* next = waiter->next;  // The frame may be gone once it is scheduled.
+    schedule(waiter->fiber->home, waiter->fiber);
+    waiter = next;
+  }
+}
 
 }  // namespace rota::fiber::detail

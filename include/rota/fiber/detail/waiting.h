@@ -53,6 +53,12 @@ class WaitQueue {
   Waiter* take() {
     while (Waiter* waiter = first_) {
       remove(waiter);
+      // The usual case of claim_wake(), in place.
+      std::uint32_t waiting = kWaiting;
+      if (waiter->fiber->claim.compare_exchange_strong(waiting, kWoken, std::memory_order_acq_rel)) [[likely]] {
+        waiter->fiber->reason = WakeReason::kDone;
+        return waiter;
+      }
       if (claim_wake(waiter->fiber, WakeReason::kDone)) return waiter;
     }
     return nullptr;

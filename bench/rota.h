@@ -14,18 +14,22 @@ namespace fiber = rota::fiber;
 
 // The works of each part, for main.
 std::span<const Work> rota_task_works();
+std::span<const Work> rota_waiting_works();
 
 // `open`, or `service` for the metered rows (P-15). Set by main before any work.
 inline fiber::Profile profile = fiber::Profile::kOpen;
 
 // Runs `body` as a task on `threads` workers.
 template <typename Body>
-auto on_workers(unsigned threads, const Body& body) {
-  fiber::Config config;
+auto on_workers(unsigned threads, fiber::Config config, const Body& body) {
   config.worker_count = threads;
   config.profile = profile;
   fiber::Runtime runtime(config);
   return runtime.run([&] { return body(); });
+}
+template <typename Body>
+auto on_workers(unsigned threads, const Body& body) {
+  return on_workers(threads, fiber::Config{}, body);
 }
 
 // Starts `count` tasks that run until they are cancelled; times the cancellation. `prepare` is called first, in a task.

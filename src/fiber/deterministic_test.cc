@@ -3,7 +3,9 @@
 // ROTA_FIBER_SEEDS sets how many seeds the random programs run with: 300 in the test run, 10,000 for the long one.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
+#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -123,8 +125,9 @@ TEST(Deterministic, DeadlockIsReported) {
 }
 
 // A program drawn from a seed: a tree of scopes in which tasks spawn, yield, sleep, throw, cancel each other, set
-// deadlines. It counts what starts and what ends; whatever happens, each that started has ended when its scope is
-// closed, and nothing throws but what the program throws.
+// deadlines, send, receive, select and lock. It counts what starts and what ends; whatever happens, each that started
+// has ended when its scope is closed, nothing throws but what the program throws, what was sent is received once, and
+// the mutex has one owner.
 class Program {
  public:
   Program(std::uint64_t seed, bool deterministic) : draw_(seed) {
@@ -140,6 +143,17 @@ class Program {
     runtime_->run([this] { guarded([this] { node(script_seed_, 4); }); });
     EXPECT_EQ(started_.load(), ended_.load());
     EXPECT_EQ(open_.load(), 0);
+    for (const auto& channel : channels_) {
+      while (Result<std::uint64_t> rest = channel.try_receive()) received_.fetch_add(rest.value());
+      EXPECT_EQ(channel.try_send(1).code(), channel.capacity() == 0 ? ErrorCode::kWouldBlock : ErrorCode::kOk)
+          << "somebody still waits there";
+    }
+    EXPECT_EQ(sent_.load(), received_.load());
+    EXPECT_TRUE(runtime_->run([this] {
+      const bool free = mutex_.try_lock();
+      if (free) mutex_.unlock();
+      return free;
+    }));
     runtime_->shutdown();
     const Stats stats = runtime_->stats();
     EXPECT_EQ(stats.sum.spawned, stats.sum.completed + stats.sum.cancelled + stats.sum.failed);
@@ -159,7 +173,20 @@ class Program {
     Prng draw(seed);
     const auto steps = draw.below(4);
     for (std::uint64_t i = 0; i < steps; ++i) {
-      switch (draw.below(5)) {
+      switch (draw.below(8)) {
+        case 5:
+          talk(draw.next());
+          break;
+        case 6:
+          talk_in_select(draw.next());
+          break;
+        case 7: {
+          const std::lock_guard lock(mutex_);
+          EXPECT_EQ(++inside_, 1);
+          if (draw.below(2) == 0) yield();
+          --inside_;
+          break;
+        }
         case 0:
           yield();
           break;
@@ -177,6 +204,26 @@ class Program {
           break;
       }
     }
+  }
+  // Each ends by itself, because nobody has promised to be on the other side. Throws Cancelled: then nothing was sent.
+  void talk(std::uint64_t seed) {
+    Prng draw(seed);
+    const auto& channel = channels_[draw.below(channels_.size())];
+    const microseconds limit(draw.below(20));
+    if (draw.below(2) == 0) {
+      const std::uint64_t value = draw.below(1'000'000);
+      if (channel.send_for(value, limit).ok()) sent_.fetch_add(value);
+    } else if (const Result<std::uint64_t> value = channel.receive_for(limit); value.ok()) {
+      received_.fetch_add(value.value());
+    }
+  }
+  void talk_in_select(std::uint64_t seed) {
+    Prng draw(seed);
+    const std::uint64_t value = draw.below(1'000'000);
+    const auto receive = [this](std::optional<std::uint64_t> v) { received_.fetch_add(v.value()); };
+    select(on_send(channels_[draw.below(channels_.size())], value, [&] { sent_.fetch_add(value); }),
+           on_receive(channels_[draw.below(channels_.size())], receive),
+           on_receive(channels_[draw.below(channels_.size())], receive), after(microseconds(draw.below(20))));
   }
   void body(Nursery& nursery, std::uint64_t seed, int depth) {
     Prng draw(seed);
@@ -238,6 +285,12 @@ class Program {
   sync::Atomic<int> started_{0};
   sync::Atomic<int> ended_{0};
   sync::Atomic<int> open_{0};
+  const std::array<Channel<std::uint64_t>, 3> channels_{Channel<std::uint64_t>(0), Channel<std::uint64_t>(1),
+                                                        Channel<std::uint64_t>(3)};
+  sync::Atomic<std::uint64_t> sent_{0};
+  sync::Atomic<std::uint64_t> received_{0};
+  Mutex mutex_;
+  int inside_ = 0;
 };
 
 std::uint64_t seeds() {
@@ -245,7 +298,8 @@ std::uint64_t seeds() {
   return text == nullptr ? 300 : std::strtoull(text, nullptr, 10);
 }
 
-// Contract: F-4, F-5, F-6, F-9, F-28. Random programs keep their invariants under every seed, and repeat exactly.
+// Contract: F-4, F-5, F-6, F-9, F-24, F-25, F-28. Random programs keep their invariants under every seed, and repeat
+// exactly.
 TEST(RandomPrograms, KeepTheirInvariantsUnderEverySeed) {
   for (std::uint64_t seed = 1; seed <= seeds() && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

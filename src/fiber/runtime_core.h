@@ -11,6 +11,7 @@
 
 #include "base/prng.h"
 #include "base/sync.h"
+#include "fiber/claim.h"
 #include "fiber/panic.h"
 #include "fiber/parking.h"
 #include "fiber/stack_pool.h"
@@ -172,13 +173,13 @@ void run_task(Worker* worker, Record* record);
 void wake_joiner(RuntimeCore* runtime, Record* record, std::uintptr_t waiter);
 
 // worker.cc
-// Cancels a fiber's wait (true: schedule it), or marks it if it is on its way to one.
-bool cancel_wake(Fiber* fiber);
 [[noreturn]] void fiber_main();
 [[noreturn]] void worker_loop();
 // Keeps the running loop's stack for later; the caller switches away from it at once.
 void keep_spare(Worker* worker, Fiber* fiber);
 void give_way(Worker* worker, Fiber* self);
+// A number below `bound`, from the worker's generator; in deterministic mode from the one that draws the order.
+std::uint64_t draw_fairly(Worker* worker, std::uint64_t bound);
 Fiber* loop_fiber(Worker* worker);
 
 // deterministic.cc

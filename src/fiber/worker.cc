@@ -305,26 +305,16 @@ void commit_park(Worker* worker, void* arguments) {
   const ParkArguments park = *static_cast<ParkArguments*>(arguments);
   const bool waits = park.publish(worker, park.argument);
   // Until claim leaves Parking nobody resumes the fiber, so this worker may still touch it.
-  std::uint32_t claim = park.fiber->claim.load(std::memory_order_relaxed);
-  for (;;) {
-    if (claim == kParkingCancelled) {
-      park.fiber->reason = WakeReason::kCancelled;
-      break;
-    }
-    if (!waits) {
-      if (!park.fiber->claim.compare_exchange_weak(claim, kWoken, std::memory_order_seq_cst)) continue;
-      park.fiber->reason = WakeReason::kDone;
-      break;
-    }
-    const std::uint32_t next = claim == kParkingFirm ? kWaitingFirm : kWaiting;
-    // Release, partner: the acquire of claim_wake() and cancel_wake(): the saved context is there.
-    if (park.fiber->claim.compare_exchange_weak(claim, next, std::memory_order_seq_cst)) return;
-  }
-  park.fiber->claim.store(kWoken, std::memory_order_relaxed);
+  if (commit_wait(park.fiber, waits)) return;
   schedule(worker->runtime, park.fiber);
 }
 
 }  // namespace
+
+std::uint64_t draw_fairly(Worker* worker, std::uint64_t bound) {
+  RuntimeCore* runtime = worker->runtime;
+  return runtime->deterministic ? runtime->order.below(bound) : draw(worker, bound);
+}
 
 void SpinLock::lock_slow() {
   for (std::uint32_t spins = 0;; ++spins) {
@@ -464,43 +454,6 @@ WakeReason park(Worker* worker, Publish publish, void* argument, bool cancellabl
   set_state(task, TaskState::kRunning);
   event(current_worker(), Event::kStart, task->id);
   return self->reason;
-}
-
-bool claim_wake(Fiber* fiber, WakeReason reason) {
-  std::uint32_t claim = fiber->claim.load(std::memory_order_acquire);
-  for (std::uint32_t spins = 0;;) {
-    if (claim == kWaiting || claim == kWaitingFirm) {
-      if (fiber->claim.compare_exchange_weak(claim, kWoken, std::memory_order_acq_rel)) {
-        fiber->reason = reason;
-        return true;
-      }
-      continue;
-    }
-    if (claim != kParking && claim != kParkingFirm) return false;
-    // On its way to Waiting, on a worker that has just switched to another stack.
-    if (++spins < 128) {
-      sync::cpu_pause();
-    } else {
-      sched_yield();
-    }
-    claim = fiber->claim.load(std::memory_order_acquire);
-  }
-}
-
-bool cancel_wake(Fiber* fiber) {
-  std::uint32_t claim = fiber->claim.load(std::memory_order_seq_cst);
-  for (;;) {
-    if (claim == kWaiting) {
-      if (fiber->claim.compare_exchange_weak(claim, kWoken, std::memory_order_seq_cst)) {
-        fiber->reason = WakeReason::kCancelled;
-        return true;
-      }
-    } else if (claim == kParking) {
-      if (fiber->claim.compare_exchange_weak(claim, kParkingCancelled, std::memory_order_seq_cst)) return false;
-    } else {
-      return false;
-    }
-  }
 }
 
 void schedule(RuntimeCore* /*waker*/, Fiber* fiber) {

@@ -1,0 +1,168 @@
+// Channel<T>: values from task to task (F-24).
+//
+//   Channel<std::string> lines(16);                       // room for 16; Channel<T>() is a rendezvous
+//   nursery.launch([lines]() mutable {
+//     while (std::optional<std::string> line = lines.receive()) use(*line);    // ends when closed and drained
+//   });
+//   if (!lines.send("hello")) ...                         // false: closed
+//   lines.close();
+//
+// A Channel is a handle; copies are the same channel, which lives as long as one of them. Values arrive in the order in
+// which they were sent; who waits longest is served first. A value is delivered exactly once, or not sent.
+//
+// Waiting parks the task, never the thread. send(), receive() and their timed forms are cancellation points: they throw
+// Cancelled if the task is cancelled, whether they would have to wait or not, and nothing has been sent or received
+// then. They need a task around them; everything else may be called from any thread.
+//
+// T needs a move constructor and nothing else. It is called while the channel is locked, so it must not wait, nor use
+// the same channel. If it throws, whoever called gets the exception, and the channel is as before.
+//
+// In profiles that meter, every send and receive costs a channel operation, successful or not, and a channel needs
+// CapChannel where capabilities are asked for.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <iterator>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "rota/fiber/detail/channel_core.h"
+#include "rota/fiber/error.h"
+#include "rota/result.h"
+
+namespace rota::fiber {
+
+namespace detail {
+// Closed, WouldBlock or Timeout.
+[[nodiscard]] constexpr ErrorCode code_of(ChannelStatus status) {
+  return status == ChannelStatus::kClosed       ? ErrorCode::kClosed
+         : status == ChannelStatus::kWouldBlock ? ErrorCode::kWouldBlock
+                                                : ErrorCode::kTimeout;
+}
+}  // namespace detail
+
+template <class T>
+class Channel {
+  static_assert(std::is_object_v<T> && std::is_move_constructible_v<T>, "a channel's values are moved");
+
+ public:
+  // Room for `capacity` values; with 0, a send waits for its receiver. Throws CapabilityDenied.
+  explicit Channel(std::size_t capacity = 0) : core_(detail::make_channel(detail::kValueOps<T>, capacity)) {}
+  // A send never waits. The memory it takes is bounded by nothing but the sender's good sense.
+  static Channel unbounded() { return Channel(detail::kUnboundedCapacity); }
+
+  Channel(const Channel& other) : core_(other.core_) { detail::share_channel(core_); }
+  Channel(Channel&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
+  Channel& operator=(const Channel& other) {
+    Channel(other).swap(*this);
+    return *this;
+  }
+  Channel& operator=(Channel&& other) noexcept {
+    Channel(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~Channel() { detail::drop_channel(core_); }
+  void swap(Channel& other) noexcept { std::swap(core_, other.core_); }
+  // Are they the same channel?
+  bool operator==(const Channel& other) const { return core_ == other.core_; }
+
+  // Waits until there is room, or a receiver. False if the channel is closed, before or meanwhile; `value` is then
+  // still the caller's.
+  [[nodiscard]] bool send(T&& value) const {
+    return detail::channel_send(core_, std::addressof(value), nullptr) == detail::ChannelStatus::kDone;
+  }
+  [[nodiscard]] bool send(const T& value) const
+    requires std::is_copy_constructible_v<T>
+  {
+    T copy(value);
+    return send(std::move(copy));
+  }
+  // Waits until there is a value; none if the channel is closed and drained.
+  [[nodiscard]] std::optional<T> receive() const {
+    std::optional<T> value;
+    (void)detail::channel_receive(core_, &value, nullptr);
+    return value;
+  }
+
+  // The same within a limit: Timeout, or Closed.
+  Result<void> send_for(T&& value, std::chrono::nanoseconds limit) const {
+    const detail::ChannelStatus status = detail::channel_send(core_, std::addressof(value), &limit);
+    if (status != detail::ChannelStatus::kDone) return detail::code_of(status);
+    return {};
+  }
+  Result<void> send_for(const T& value, std::chrono::nanoseconds limit) const
+    requires std::is_copy_constructible_v<T>
+  {
+    T copy(value);
+    return send_for(std::move(copy), limit);
+  }
+  Result<T> receive_for(std::chrono::nanoseconds limit) const {
+    std::optional<T> value;
+    const detail::ChannelStatus status = detail::channel_receive(core_, &value, &limit);
+    if (status != detail::ChannelStatus::kDone) return detail::code_of(status);
+    return std::move(*value);
+  }
+
+  // The same without waiting: WouldBlock, or Closed. From any thread.
+  Result<void> try_send(T&& value) const {
+    const detail::ChannelStatus status = detail::channel_try_send(core_, std::addressof(value));
+    if (status != detail::ChannelStatus::kDone) return detail::code_of(status);
+    return {};
+  }
+  Result<void> try_send(const T& value) const
+    requires std::is_copy_constructible_v<T>
+  {
+    T copy(value);
+    return try_send(std::move(copy));
+  }
+  Result<T> try_receive() const {
+    std::optional<T> value;
+    const detail::ChannelStatus status = detail::channel_try_receive(core_, &value);
+    if (status != detail::ChannelStatus::kDone) return detail::code_of(status);
+    return std::move(*value);
+  }
+
+  // No more values: senders are refused, receivers take what is buffered and then nothing. True for the call that
+  // closed it; closing again changes nothing. From any thread.
+  bool close() const { return detail::channel_close(core_); }
+
+  [[nodiscard]] bool is_closed() const { return detail::channel_closed(core_); }
+  // How many values are buffered just now.
+  [[nodiscard]] std::size_t size() const { return detail::channel_size(core_); }
+  // SIZE_MAX if it is unbounded.
+  [[nodiscard]] std::size_t capacity() const { return detail::channel_capacity(core_); }
+
+  // for (T& value : channel): receives until it is closed and drained.
+  class Iterator {
+   public:
+    using value_type = T;
+    using difference_type = std::ptrdiff_t;
+    using iterator_concept = std::input_iterator_tag;
+    explicit Iterator(const Channel* channel) : channel_(channel) { ++*this; }
+    T& operator*() const { return *value_; }
+    T* operator->() const { return &*value_; }
+    Iterator& operator++() {
+      value_.reset();
+      if (std::optional<T> next = channel_->receive()) value_.emplace(std::move(*next));
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    bool operator==(std::default_sentinel_t) const { return !value_.has_value(); }
+
+   private:
+    const Channel* channel_;
+    mutable std::optional<T> value_;
+  };
+  [[nodiscard]] Iterator begin() const { return Iterator(this); }
+  [[nodiscard]] std::default_sentinel_t end() const { return {}; }
+
+  // For select() and the C interface.
+  [[nodiscard]] detail::ChannelCore* core() const { return core_; }
+
+ private:
+  detail::ChannelCore* core_;  // Null once it was moved from: it may then be assigned, compared and destroyed.
+};
+
+}  // namespace rota::fiber

@@ -1,0 +1,80 @@
+// A channel without its type: what Channel<T> and select() are made of, and what the C interface uses.
+//
+// Values are addressed by void*: a sender's is a T, a receiver's a std::optional<T> that is filled.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include "rota/fiber/detail/waiting.h"
+
+namespace rota::fiber::detail {
+
+struct ChannelCore;
+
+// What the core must know about T. The first two may throw; the source is then as T's constructor left it.
+struct ValueOps {
+  std::size_t size;
+  std::size_t alignment;
+  void (*move)(void* raw, void* from);          // Makes a T at `raw`.
+  void (*emplace)(void* optional, void* from);  // Fills a std::optional<T>.
+  void (*destroy)(void* value);
+};
+
+template <class T>
+inline constexpr ValueOps kValueOps = {
+    sizeof(T),
+    alignof(T),
+    [](void* raw, void* from) { ::new (raw) T(std::move(*static_cast<T*>(from))); },
+    [](void* optional, void* from) {
+      static_cast<std::optional<T>*>(optional)->emplace(std::move(*static_cast<T*>(from)));
+    },
+    [](void* value) { static_cast<T*>(value)->~T(); },
+};
+
+inline constexpr std::size_t kUnboundedCapacity = SIZE_MAX;
+
+enum class ChannelStatus : std::uint8_t {
+  kDone,
+  kClosed,
+  kWouldBlock,
+  kTimeout,
+};
+
+// Throws CapabilityDenied. The caller has the one reference.
+ChannelCore* make_channel(const ValueOps& ops, std::size_t capacity);
+void share_channel(ChannelCore* channel);
+// The last one destroys what is buffered.
+void drop_channel(ChannelCore* channel);
+
+// These wait, without a limit if `timeout` is null: kDone, kClosed or kTimeout. They throw OutsideRuntime, Cancelled,
+// BudgetExhausted, and what a T's move throws.
+ChannelStatus channel_send(ChannelCore* channel, void* value, const std::chrono::nanoseconds* timeout);
+ChannelStatus channel_receive(ChannelCore* channel, void* optional, const std::chrono::nanoseconds* timeout);
+// These never wait for the channel, and need no task: kDone, kClosed or kWouldBlock.
+ChannelStatus channel_try_send(ChannelCore* channel, void* value);
+ChannelStatus channel_try_receive(ChannelCore* channel, void* optional);
+// True for the call that closed it.
+bool channel_close(ChannelCore* channel);
+[[nodiscard]] bool channel_closed(ChannelCore* channel);
+[[nodiscard]] std::size_t channel_size(ChannelCore* channel);
+[[nodiscard]] std::size_t channel_capacity(const ChannelCore* channel);
+
+// A case of a select: to send `value`, or to receive into it. Without a channel it never happens.
+struct SelectCase {
+  ChannelCore* channel = nullptr;
+  void* value = nullptr;
+  bool send = false;
+  ChannelStatus status = ChannelStatus::kWouldBlock;  // Of the case that happened: kDone or kClosed.
+  Waiter waiter{};
+};
+// Makes exactly one of the cases happen and returns its index; kNoCase if `timeout` is given and ran out (at once, if
+// it is not positive). Throws as channel_send() does; no case has happened then.
+inline constexpr std::size_t kNoCase = SIZE_MAX;
+std::size_t select_case(SelectCase* cases, std::size_t count, const std::chrono::nanoseconds* timeout);
+
+}  // namespace rota::fiber::detail

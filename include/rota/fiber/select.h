@@ -1,0 +1,129 @@
+// select(): the first of several sends and receives that can happen (F-24).
+//
+//   select(on_receive(requests, [&](std::optional<Request> r) { ... }),     // none: closed and drained
+//          on_send(answers, std::move(answer), [&](bool sent) { ... }),     // false: closed
+//          after(10ms, [&] { ... }));
+//
+// Exactly one case happens, and then its handler runs, on the caller's stack, with nothing locked. If several can
+// happen, each of them is equally likely, drawn from the runtime's seed. With otherwise(f) it does not wait: f runs if
+// nothing can happen at once. Returns the position of the case that happened.
+//
+// A closed channel is ready: a receive then has no value, a send does not happen. The handler of a send may leave out
+// the bool; then a closed channel throws FiberError(Closed). A case whose channel was moved from never happens.
+//
+// It is a cancellation point, and needs a task, as send() and receive() do; it costs one channel operation.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "rota/fiber/channel.h"
+
+namespace rota::fiber {
+
+namespace detail {
+
+struct DoNothing {
+  void operator()() const {}
+};
+
+template <class T, class F>
+struct ReceiveCase {
+  ChannelCore* channel;
+  F handler;
+  std::optional<T> value{};
+
+  SelectCase plain() { return {.channel = channel, .value = &value}; }
+  void happened(const SelectCase&) { std::invoke(handler, std::move(value)); }
+};
+
+template <class T, class F>
+struct SendCase {
+  ChannelCore* channel;
+  T value;
+  F handler;
+
+  SelectCase plain() { return {.channel = channel, .value = std::addressof(value), .send = true}; }
+  void happened(const SelectCase& it) {
+    const bool sent = it.status == ChannelStatus::kDone;
+    if constexpr (std::is_invocable_v<F&, bool>) {
+      std::invoke(handler, sent);
+    } else {
+      if (!sent) throw_error(ErrorCode::kClosed, "a select's send found its channel closed");
+      std::invoke(handler);
+    }
+  }
+};
+
+// The case that happens when no other does in time.
+template <class F>
+struct TimeoutCase {
+  std::chrono::nanoseconds limit;
+  F handler;
+
+  SelectCase plain() { return {}; }
+  void happened(const SelectCase&) { std::invoke(handler); }
+};
+
+template <class C>
+inline constexpr bool kIsTimeout = false;
+template <class F>
+inline constexpr bool kIsTimeout<TimeoutCase<F>> = true;
+
+}  // namespace detail
+
+// The channel must live until select() returns; a temporary in the same expression does.
+template <class T, class F>
+  requires std::is_invocable_v<F&, std::optional<T>>
+[[nodiscard]] auto on_receive(const Channel<T>& channel, F handler) {
+  return detail::ReceiveCase<T, F>{channel.core(), std::move(handler)};
+}
+template <class T, class F = detail::DoNothing>
+  requires(std::is_invocable_v<F&> || std::is_invocable_v<F&, bool>)
+[[nodiscard]] auto on_send(const Channel<T>& channel, std::type_identity_t<T> value, F handler = {}) {
+  return detail::SendCase<T, F>{channel.core(), std::move(value), std::move(handler)};
+}
+// At most one of these two in a select.
+template <class F = detail::DoNothing>
+[[nodiscard]] auto after(std::chrono::nanoseconds limit, F handler = {}) {
+  return detail::TimeoutCase<F>{limit, std::move(handler)};
+}
+template <class F = detail::DoNothing>
+[[nodiscard]] auto otherwise(F handler = {}) {
+  return detail::TimeoutCase<F>{std::chrono::nanoseconds(0), std::move(handler)};
+}
+
+template <class... Cases>
+std::size_t select(Cases... cases) {
+  constexpr std::size_t kCount = sizeof...(Cases);
+  constexpr std::size_t kTimeouts = (std::size_t{0} + ... + (detail::kIsTimeout<Cases> ? 1 : 0));
+  static_assert(kCount > 0, "a select needs a case");
+  static_assert(kTimeouts <= 1, "a select has one after() or one otherwise() at most");
+  std::array<detail::SelectCase, kCount> plain{cases.plain()...};
+  std::optional<std::chrono::nanoseconds> limit;
+  std::size_t timeout_at = 0;
+  std::size_t at = 0;
+  const auto look = [&]<class C>(const C& it) {
+    if constexpr (detail::kIsTimeout<C>) {
+      limit = it.limit;
+      timeout_at = at;
+    }
+    ++at;
+  };
+  (look(cases), ...);
+  std::size_t chosen = detail::select_case(plain.data(), kCount, limit ? &*limit : nullptr);
+  if (chosen == detail::kNoCase) chosen = timeout_at;
+  at = 0;
+  const auto run = [&](auto& it) {
+    if (at++ == chosen) it.happened(plain[chosen]);
+  };
+  (run(cases), ...);
+  return chosen;
+}
+
+}  // namespace rota::fiber

@@ -1,0 +1,127 @@
+// Sending and receiving: pays, tries, and waits in the channel's queue.
+#include "rota/fiber/channel.h"
+
+#include <mutex>
+
+#include "fiber/channel_ops.h"
+#include "rota/assert.h"
+
+namespace rota::fiber::detail {
+
+namespace {
+
+using AttemptFunction = Attempt (*)(ChannelCore*, void*, Woken&);
+
+// Tries under the lock. kWait: the lock is still held; otherwise it is released, and those who were woken are queued.
+template <AttemptFunction kTry>
+Attempt try_once(const Worker* worker, ChannelCore* channel, void* value) {
+  Woken woken;
+  Attempt attempt{};
+  channel->lock.lock();
+  try {
+    const HeldWhileLocked held(worker);
+    attempt = kTry(channel, value, woken);
+  } catch (...) {
+    channel->lock.unlock();
+    schedule_all(woken);
+    throw;
+  }
+  if (attempt == Attempt::kWait) return attempt;  // Nobody was woken.
+  channel->lock.unlock();
+  schedule_all(woken);
+  return attempt;
+}
+
+// REQUIRES: attempt != kWait.
+ChannelStatus status_of(Attempt attempt) {
+  return attempt == Attempt::kDone ? ChannelStatus::kDone : ChannelStatus::kClosed;
+}
+
+template <AttemptFunction kTry>
+ChannelStatus operate(ChannelCore* channel, WaitQueue ChannelCore::* queue, void* value,
+                      const std::chrono::nanoseconds* timeout, const char* what) {
+  ROTA_ASSERT(channel != nullptr, "a channel that was moved from");
+  Worker* worker = begin_operation(waiting_worker(what));
+  Nanoseconds deadline = timeout == nullptr ? kNever : -1;
+  for (;;) {
+    const Attempt attempt = try_once<kTry>(worker, channel, value);
+    if (attempt != Attempt::kWait) return status_of(attempt);
+    if (deadline < 0) deadline = deadline_of(worker->runtime, timeout);
+    const bool late = timeout != nullptr && deadline <= worker->runtime->now();
+    if (late || !registered(worker)) {
+      channel->lock.unlock();
+      if (late) return ChannelStatus::kTimeout;
+      register_current(worker);
+      continue;
+    }
+    Waiter waiter{.value = value};
+    const WakeReason reason = wait_in(worker, channel->lock, channel->*queue, waiter, deadline, what);
+    if (reason == WakeReason::kTimeout) return ChannelStatus::kTimeout;
+    if (reason == WakeReason::kCancelled) throw_cancelled();
+    if (waiter.outcome == WaitOutcome::kDone) return ChannelStatus::kDone;
+    if (waiter.outcome == WaitOutcome::kClosed) return ChannelStatus::kClosed;
+    worker = current_worker();
+  }
+}
+
+template <AttemptFunction kTry>
+ChannelStatus operate_now(ChannelCore* channel, void* value) {
+  ROTA_ASSERT(channel != nullptr, "a channel that was moved from");
+  Worker* worker = current_worker();
+  if (is_metered(worker) && charge_channel_op(worker) != ErrorCode::kOk) throw_cancelled();
+  const Attempt attempt = try_once<kTry>(current_worker(), channel, value);
+  if (attempt != Attempt::kWait) return status_of(attempt);
+  channel->lock.unlock();
+  return ChannelStatus::kWouldBlock;
+}
+
+}  // namespace
+
+ChannelCore* make_channel(const ValueOps& ops, std::size_t capacity) { return new ChannelCore(ops, capacity); }
+
+void share_channel(ChannelCore* channel) {
+  // Relaxed: the caller has a reference.
+  if (channel != nullptr) channel->references.fetch_add(1, std::memory_order_relaxed);
+}
+
+void drop_channel(ChannelCore* channel) {
+  if (channel == nullptr) return;
+  // acq_rel, partner: the other drops: the last one sees what all others did.
+  if (channel->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  ROTA_ASSERT(channel->receivers.empty() && channel->senders.empty(),
+              "the last handle of a channel was destroyed while a task waits at it");
+  delete channel;
+}
+
+ChannelStatus channel_send(ChannelCore* channel, void* value, const std::chrono::nanoseconds* timeout) {
+  return operate<attempt_send>(channel, &ChannelCore::senders, value, timeout, "a channel's send");
+}
+ChannelStatus channel_receive(ChannelCore* channel, void* optional, const std::chrono::nanoseconds* timeout) {
+  return operate<attempt_receive>(channel, &ChannelCore::receivers, optional, timeout, "a channel's receive");
+}
+ChannelStatus channel_try_send(ChannelCore* channel, void* value) { return operate_now<attempt_send>(channel, value); }
+ChannelStatus channel_try_receive(ChannelCore* channel, void* optional) {
+  return operate_now<attempt_receive>(channel, optional);
+}
+
+bool channel_close(ChannelCore* channel) {
+  ROTA_ASSERT(channel != nullptr, "a channel that was moved from");
+  Woken woken;
+  channel->lock.lock();
+  const bool closed = attempt_close(channel, woken);
+  channel->lock.unlock();
+  schedule_all(woken);
+  return closed;
+}
+
+bool channel_closed(ChannelCore* channel) {
+  const std::lock_guard guard(channel->lock);
+  return channel->closed;
+}
+std::size_t channel_size(ChannelCore* channel) {
+  const std::lock_guard guard(channel->lock);
+  return channel->buffer.size();
+}
+std::size_t channel_capacity(const ChannelCore* channel) { return channel->capacity; }
+
+}  // namespace rota::fiber::detail

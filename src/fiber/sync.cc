@@ -1,0 +1,226 @@
+// The locks. Each is a spin lock around a few words and a queue; waiting.h says how a wait ends.
+//
+// Why none may be skipped: the fast path of a wait (nothing to wait for) takes the spin lock, too. Whoever was told
+// through it that it may go on, may also destroy the object; the one who told has then released the lock, which is the
+// last thing it does to the object. Fibers are scheduled after that.
+#include "rota/fiber/sync.h"
+
+#include <mutex>
+
+#include "fiber/waiting.h"
+#include "rota/assert.h"
+#include "rota/fiber/error.h"
+
+namespace rota::fiber {
+
+// One by one: the runtime has an Event of its own.
+using detail::deadline_of;
+using detail::Nanoseconds;
+using detail::register_current;
+using detail::registered;
+using detail::schedule;
+using detail::schedule_all;
+using detail::SpinLock;
+using detail::throw_cancelled;
+using detail::throw_error;
+using detail::wait_in;
+using detail::Waiter;
+using detail::waiting_worker;
+using detail::WaitOutcome;
+using detail::WaitQueue;
+using detail::WakeReason;
+using detail::Woken;
+using detail::Worker;
+
+namespace {
+
+[[noreturn]] void misuse(const char* message) { throw_error(ErrorCode::kFailedPrecondition, message); }
+
+// Waits until ready(), or until it is granted by whoever ends the wait; false when the time ran out. ready() is called
+// under the lock; it takes what is waited for, if it is there.
+template <class Ready>
+bool wait_until(SpinLock& guard, WaitQueue& queue, const std::chrono::nanoseconds* limit, const char* what,
+                Ready&& ready) {
+  guard.lock();
+  if (ready()) {
+    guard.unlock();
+    return true;
+  }
+  if (limit != nullptr && limit->count() <= 0) {
+    guard.unlock();
+    return false;
+  }
+  guard.unlock();
+  Worker* worker = waiting_worker(what);
+  const Nanoseconds deadline = deadline_of(worker->runtime, limit);
+  if (!registered(worker)) register_current(worker);
+  guard.lock();
+  if (ready()) {
+    guard.unlock();
+    return true;
+  }
+  Waiter waiter;
+  const WakeReason reason = wait_in(worker, guard, queue, waiter, deadline, what);
+  if (reason == WakeReason::kCancelled) throw_cancelled();
+  return reason == WakeReason::kDone;
+}
+
+// Ends all waits. REQUIRES: the lock is held, which is released.
+void release_all(SpinLock& guard, WaitQueue& queue) {
+  Woken woken;
+  while (Waiter* waiter = queue.take()) woken.add(waiter, WaitOutcome::kDone);
+  guard.unlock();
+  schedule_all(woken);
+}
+
+std::uint64_t current_task_id(const char* what) { return waiting_worker(what)->fiber->task->id; }
+
+// Whoever waits has its address; whoever has just ended the last wait may still hold its lock for an instruction.
+void check_unused(SpinLock& guard, const WaitQueue& queue, const char* what) {
+  const std::lock_guard lock(guard);
+  ROTA_ASSERT(queue.empty(), what, " was destroyed while a task waits for it");
+}
+
+}  // namespace
+
+// ------------------------------------------------------------------------------------------------------------- Mutex
+
+Mutex::~Mutex() {
+  const std::lock_guard lock(guard_);
+  ROTA_ASSERT(owner_ == 0, "a mutex was destroyed while task ", owner_, " has it");
+}
+
+bool Mutex::acquire(const std::chrono::nanoseconds* limit) {
+  const std::uint64_t self = current_task_id("a mutex");
+  bool mine_already = false;
+  const bool locked = wait_until(guard_, waiting_, limit, "a mutex", [&] {
+    mine_already = owner_ == self;
+    if (owner_ != 0) return mine_already;
+    owner_ = self;
+    return true;
+  });
+  if (mine_already) misuse("the task has locked this mutex already");
+  return locked;
+}
+
+void Mutex::lock() { (void)acquire(nullptr); }
+bool Mutex::try_lock() {
+  const std::uint64_t self = current_task_id("a mutex");
+  const std::lock_guard lock(guard_);
+  if (owner_ != 0) return false;
+  owner_ = self;
+  return true;
+}
+bool Mutex::try_lock_for(std::chrono::nanoseconds limit) { return acquire(&limit); }
+
+void Mutex::unlock() {
+  const std::uint64_t self = current_task_id("a mutex");
+  guard_.lock();
+  if (owner_ != self) {
+    guard_.unlock();
+    misuse("a mutex was unlocked by a task that has not locked it");
+  }
+  Waiter* next = waiting_.take();
+  owner_ = next == nullptr ? 0 : next->fiber->task->id;
+  guard_.unlock();
+  if (next != nullptr) schedule(next->fiber->home, next->fiber);
+}
+
+// --------------------------------------------------------------------------------------------------------- Semaphore
+
+Semaphore::Semaphore(std::uint64_t permits, std::uint64_t maximum) : permits_(permits), maximum_(maximum) {
+  if (permits > maximum) throw_error(ErrorCode::kInvalidArgument, "a semaphore starts with more than its maximum");
+}
+Semaphore::~Semaphore() { check_unused(guard_, waiting_, "a semaphore"); }
+
+bool Semaphore::take(const std::chrono::nanoseconds* limit) {
+  return wait_until(guard_, waiting_, limit, "a semaphore", [this] {
+    if (permits_ == 0) return false;
+    --permits_;
+    return true;
+  });
+}
+void Semaphore::acquire() { (void)take(nullptr); }
+bool Semaphore::try_acquire() {
+  constexpr std::chrono::nanoseconds kNow{0};
+  return take(&kNow);
+}
+bool Semaphore::try_acquire_for(std::chrono::nanoseconds limit) { return take(&limit); }
+
+void Semaphore::release(std::uint64_t permits) {
+  Woken woken;
+  guard_.lock();
+  if (permits > maximum_ - permits_) {
+    guard_.unlock();
+    misuse("a semaphore would have more permits than its maximum");
+  }
+  for (; permits > 0; --permits) {
+    Waiter* waiter = waiting_.take();
+    if (waiter == nullptr) break;
+    woken.add(waiter, WaitOutcome::kDone);
+  }
+  permits_ += permits;
+  guard_.unlock();
+  schedule_all(woken);
+}
+std::uint64_t Semaphore::available() const {
+  const std::lock_guard lock(guard_);
+  return permits_;
+}
+
+// ------------------------------------------------------------------------------------------------------------- Event
+
+Event::~Event() { check_unused(guard_, waiting_, "an event"); }
+
+void Event::set() {
+  guard_.lock();
+  set_ = true;
+  release_all(guard_, waiting_);
+}
+void Event::reset() {
+  const std::lock_guard lock(guard_);
+  set_ = false;
+}
+bool Event::is_set() const {
+  const std::lock_guard lock(guard_);
+  return set_;
+}
+bool Event::await(const std::chrono::nanoseconds* limit) {
+  return wait_until(guard_, waiting_, limit, "an event", [this] { return set_; });
+}
+void Event::wait() { (void)await(nullptr); }
+bool Event::wait_for(std::chrono::nanoseconds limit) { return await(&limit); }
+
+// --------------------------------------------------------------------------------------------------------- WaitGroup
+
+WaitGroup::~WaitGroup() { check_unused(guard_, waiting_, "a wait group"); }
+
+void WaitGroup::add(std::uint64_t count) {
+  const std::lock_guard lock(guard_);
+  if (count > UINT64_MAX - count_) misuse("a wait group would count beyond what it can");
+  count_ += count;
+}
+void WaitGroup::done(std::uint64_t count) {
+  guard_.lock();
+  if (count > count_) {
+    guard_.unlock();
+    misuse("more was done than the wait group was told of");
+  }
+  count_ -= count;
+  if (count_ > 0) {
+    guard_.unlock();
+    return;
+  }
+  release_all(guard_, waiting_);
+}
+std::uint64_t WaitGroup::count() const {
+  const std::lock_guard lock(guard_);
+  return count_;
+}
+bool WaitGroup::await(const std::chrono::nanoseconds* limit) {
+  return wait_until(guard_, waiting_, limit, "a wait group", [this] { return count_ == 0; });
+}
+void WaitGroup::wait() { (void)await(nullptr); }
+bool WaitGroup::wait_for(std::chrono::nanoseconds limit) { return await(&limit); }
+
+}  // namespace rota::fiber

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -86,6 +88,46 @@ TEST(MeteredInside, FailuresAndCancellation) {
     } else if (round % 3 != 0) {
       EXPECT_NE(code, ErrorCode::kOk);
     }
+  }
+}
+
+// Contract: F-13, F-24, F-25. Values whose moves are metered code, and a mutex held across metered yields.
+TEST(MeteredInside, ChannelsAndMutexes) {
+  struct Slow {
+    explicit Slow(int n) : value(n) {}
+    Slow(Slow&& other) noexcept : value(other.value) {
+      volatile int steps = 0;
+      while (steps < 20) steps = steps + 1;  // Under the channel's lock.
+    }
+    int value;
+  };
+  for (const std::size_t workers : {1U, 8U}) {
+    Runtime runtime(restless(workers));
+    runtime.run([] {
+      Channel<Slow> channel(2);
+      Mutex mutex;
+      int inside = 0;
+      long sum = 0;
+      with_scope([&](Nursery& nursery) {
+        for (int p = 0; p < 3; ++p) {
+          nursery.launch([&] {
+            for (int i = 0; i < 100; ++i) EXPECT_TRUE(channel.send(Slow(i)));
+          });
+        }
+        for (int c = 0; c < 3; ++c) {
+          nursery.launch([&] {
+            for (int i = 0; i < 100; ++i) {
+              const std::optional<Slow> received = channel.receive();
+              const std::lock_guard guard(mutex);
+              EXPECT_EQ(++inside, 1);
+              sum += received->value;
+              --inside;
+            }
+          });
+        }
+      });
+      EXPECT_EQ(sum, 3 * 99 * 100 / 2);
+    });
   }
 }
 

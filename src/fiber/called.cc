@@ -31,7 +31,7 @@ void* allocate_called(std::size_t bytes) {
 
 Result<void> start_called(NurseryCore* core, Record* record, std::uint8_t size_class, std::uint8_t flags,
                           const Grant* grant) {
-  return start_record(current_worker(), core, record, size_class, flags, grant);
+  return start_record<Record>(current_worker(), core, record, size_class, flags, grant).error;
 }
 
 void join_called(Record* record) { join(record); }

@@ -61,9 +61,10 @@ void sample_spawn(Record* record);
 }
 
 // Makes a record, whose closure and `act` are there, a task of the nursery, and queues it. Refused: it is freed.
-[[gnu::always_inline]] inline Result<void> start_record(Worker* worker, NurseryCore* core, Record* record,
-                                                        std::uint8_t size_class, std::uint8_t flags,
-                                                        const Grant* grant) {
+template <class R>
+[[gnu::always_inline]] inline ErrorOr<R*> start_record(Worker* worker, NurseryCore* core, R* record,
+                                                       std::uint8_t size_class, std::uint8_t flags,
+                                                       const Grant* grant) {
   record->nursery = core;
   record->join.store(kJoinNone, std::memory_order_relaxed);
   record->state.store(TaskState::kReady, std::memory_order_relaxed);
@@ -81,14 +82,16 @@ void sample_spawn(Record* record);
   const bool special = grant != nullptr || core->extras.load(std::memory_order_relaxed) != nullptr;
   if (worker->hooks != 0 || special) [[unlikely]] {
     if (special || !charge_spawn_quickly(worker, core)) {
-      if (Result<void> refused = spawn_check(worker, core, record, grant); !refused.ok()) return refused;
+      if (Result<void> refused = spawn_check(worker, core, record, grant); !refused.ok()) {
+        return {nullptr, std::move(refused)};
+      }
     }
   }
   if ((record->id & 63) == 0) [[unlikely]]
     sample_spawn(record);
   worker->deque.push(item_of(record));
   notify_work(worker);
-  return {};
+  return {record, {}};
 }
 
 // The same for metered code.
@@ -240,11 +243,7 @@ class Nursery {
       R* record = allocate_record<R>(worker);
       ::new (static_cast<void*>(record)) R(std::forward<F>(f));
       record->act = &R::perform;
-      if (Result<void> refused = start_record(worker, &core_, record, kClass, flags, grant); !refused.ok())
-          [[unlikely]] {
-        return {nullptr, std::move(refused)};
-      }
-      return {record, {}};
+      return start_record<ResultRecord<T>>(worker, &core_, record, kClass, flags, grant);
     }
   }
 

@@ -30,7 +30,7 @@ void* allocate_called(std::size_t bytes) {
 }
 
 Result<void> start_called(NurseryCore* core, Record* record, const Grant* grant) {
-  return start_record(current_worker(), core, record, grant);
+  return start_record<Record>(current_worker(), core, record, grant).error;
 }
 
 void join_called(Record* record) { join(record); }

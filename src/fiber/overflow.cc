@@ -34,11 +34,12 @@ bool recover(siginfo_t* info, ucontext_t* context) {
   Fiber* fiber = worker->fiber;
   Record* task = fiber->task;
   if (task == nullptr || !worker->runtime->stacks.in_guard(fiber, info->si_addr)) return false;
-  NurseryCore* scope = fiber->scope;
-  const bool open = scope != nullptr && scope->owner_task == task;
-  if (open && !has_room_below(fiber, scope)) return false;  // Nowhere to close its scopes: nothing sound is left to do.
+  const bool open = fiber->scope != nullptr && fiber->scope->owner_task == task;
   const std::optional<ReturnPoint> to = return_of(reinterpret_cast<const void*>(task->act));
   if (!to) return false;
+  std::byte* lowest = lowest_in_use(fiber, task, *to);
+  if (open && !has_room_below(fiber, lowest))
+    return false;  // Nowhere to close its scopes: nothing sound is left to do.
   task->flags |= Record::kFlagOverflow;
   greg_t* registers = context->uc_mcontext.gregs;
   if (!open) {
@@ -52,7 +53,7 @@ bool recover(siginfo_t* info, ucontext_t* context) {
     registers[REG_RSP] = static_cast<greg_t>(to->rsp);
     return true;
   }
-  const Landing* landing = place_landing(scope, *to, fiber, task);
+  const Landing* landing = place_landing(lowest, *to, fiber, task);
   registers[REG_RDI] = reinterpret_cast<greg_t>(landing);
   registers[REG_RSP] = reinterpret_cast<greg_t>(landing) - 128 - 8;  // As after a call.
   registers[REG_RIP] = reinterpret_cast<greg_t>(&land);

@@ -69,12 +69,19 @@ void return_to(const ReturnPoint& to) {
   __builtin_unreachable();
 }
 
-bool has_room_below(const Fiber* fiber, const void* address) {
-  return static_cast<const std::byte*>(address) - fiber->low >= kClosingBytes;
+std::byte* lowest_in_use(const Fiber* fiber, const Record* task, const ReturnPoint& to) {
+  auto* lowest = reinterpret_cast<std::byte*>(to.rsp);
+  for (NurseryCore* at = fiber->scope; at != nullptr && at->owner_task == task; at = at->outer) {
+    auto* scope = reinterpret_cast<std::byte*>(at);
+    if (scope >= fiber->low && scope < lowest) lowest = scope;
+  }
+  return lowest;
 }
 
-Landing* place_landing(NurseryCore* scope, const ReturnPoint& to, Fiber* fiber, Record* task) {
-  const auto address = (reinterpret_cast<std::uintptr_t>(scope) - 1024 - sizeof(Landing)) & ~std::uintptr_t{15};
+bool has_room_below(const Fiber* fiber, const std::byte* address) { return address - fiber->low >= kClosingBytes; }
+
+Landing* place_landing(std::byte* below, const ReturnPoint& to, Fiber* fiber, Record* task) {
+  const auto address = (reinterpret_cast<std::uintptr_t>(below) - 1024 - sizeof(Landing)) & ~std::uintptr_t{15};
   auto* landing = reinterpret_cast<Landing*>(address);
   *landing = {to, fiber, task};
   return landing;
@@ -88,15 +95,15 @@ void land(Landing* landing) {
 void leave_task(Fiber* fiber, Record* task) {
   const std::optional<ReturnPoint> to = return_of(reinterpret_cast<const void*>(task->act));
   if (!to) return;
-  NurseryCore* scope = fiber->scope;
-  if (scope != nullptr && scope->owner_task == task) {
+  if (fiber->scope != nullptr && fiber->scope->owner_task == task) {
     const auto* here = static_cast<const std::byte*>(__builtin_frame_address(0));
     if (has_room_below(fiber, here)) {
       abandon_scopes(fiber, task);
     } else {
       // Close to the end of the stack. The landing is far enough above, so that writing it overwrites nothing of this.
-      if (!has_room_below(fiber, scope) || reinterpret_cast<const std::byte*>(scope) - here < kOwnBytes) return;
-      Landing* landing = place_landing(scope, *to, fiber, task);
+      std::byte* lowest = lowest_in_use(fiber, task, *to);
+      if (!has_room_below(fiber, lowest) || lowest - here < kOwnBytes) return;
+      Landing* landing = place_landing(lowest, *to, fiber, task);
       asm volatile(
           "leaq -128(%0), %%rsp\n\t"
           "callq *%1"

@@ -6,6 +6,7 @@
 // while it is not used.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -26,15 +27,18 @@ struct ReturnPoint {
 };
 
 // Where to go on when the scopes of a task that is left are closed. It lies on that task's stack, below the innermost
-// of those scopes, which are still in use, and above what may be overwritten.
+// of those scopes that is there, which is still in use, and above what may be overwritten.
 struct Landing {
   ReturnPoint to;
   Fiber* fiber;
   Record* task;
 };
+// What is in use of a task's stack when its frames are abandoned: from its innermost scope on, or, if none is on the
+// stack (those of the C interface are on the heap), from its function's caller on.
+[[nodiscard]] std::byte* lowest_in_use(const Fiber* fiber, const Record* task, const ReturnPoint& to);
 // Is there room on the stack below `address` to close scopes in?
-[[nodiscard]] bool has_room_below(const Fiber* fiber, const void* address);
-Landing* place_landing(NurseryCore* scope, const ReturnPoint& to, Fiber* fiber, Record* task);
+[[nodiscard]] bool has_room_below(const Fiber* fiber, const std::byte* address);
+Landing* place_landing(std::byte* below, const ReturnPoint& to, Fiber* fiber, Record* task);
 // Closes the scopes, and returns there. REQUIRES: on the landing's stack, below it.
 [[noreturn]] void land(Landing* landing);
 

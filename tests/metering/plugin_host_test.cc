@@ -14,7 +14,9 @@ struct Said {
 
 Said run_host(const std::string& arguments) {
   Said said;
-  std::FILE* pipe = popen((ROTA_PLUGIN_HOST " " + arguments + " 2>&1").c_str(), "r");
+  // Under AddressSanitizer: what a plug-in had allocated whose frames were left is lost, and that is no finding.
+  const std::string command = "ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 " ROTA_PLUGIN_HOST " " + arguments + " 2>&1";
+  std::FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return said;
   char line[4096];
   while (std::fgets(line, sizeof(line), pipe) != nullptr) said.text += line;

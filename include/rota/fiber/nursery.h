@@ -66,8 +66,9 @@ constexpr std::uint8_t detached_flags() {
 }
 
 // Makes a record a task of the nursery, and queues it. Refused: it is freed.
-[[gnu::always_inline]] inline Result<void> start_record(Worker* worker, NurseryCore* core, Record* record,
-                                                        const Grant* grant) {
+template <class R>
+[[gnu::always_inline]] inline ErrorOr<R*> start_record(Worker* worker, NurseryCore* core, R* record,
+                                                       const Grant* grant) {
   record->nursery = core;
   record->id = worker->counters.spawned.next();
   record->meter = worker->fresh_meter;
@@ -79,14 +80,16 @@ constexpr std::uint8_t detached_flags() {
   const bool special = grant != nullptr || core->extras.load(std::memory_order_relaxed) != nullptr;
   if (worker->hooks != 0 || special) [[unlikely]] {
     if (special || !charge_spawn_quickly(worker, core)) {
-      if (Result<void> refused = spawn_check(worker, core, record, grant); !refused.ok()) return refused;
+      if (Result<void> refused = spawn_check(worker, core, record, grant); !refused.ok()) {
+        return {nullptr, std::move(refused)};
+      }
     }
   }
   if ((record->id & 63) == 0) [[unlikely]]
     sample_spawn(record);
   worker->deque.push(item_of(record));
   notify_work(worker);
-  return {};
+  return {record, {}};
 }
 
 // The same for metered code.
@@ -232,10 +235,7 @@ class Nursery {
       if (worker == nullptr) [[unlikely]]
         throw_outside_runtime("spawn()");
       R* record = ::new (static_cast<void*>(allocate_record<R>(worker))) R(std::forward<F>(f), flags);
-      if (Result<void> refused = start_record(worker, &core_, record, grant); !refused.ok()) [[unlikely]] {
-        return {nullptr, std::move(refused)};
-      }
-      return {record, {}};
+      return start_record<ResultRecord<T>>(worker, &core_, record, grant);
     }
   }
 

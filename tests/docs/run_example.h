@@ -1,0 +1,16 @@
+// Runs an example of a page and compares what it prints with what the page says.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string_view>
+
+namespace docs {
+
+// Expects that example() returns 0 and prints `expected`, in which "…" stands for anything within its line.
+void expect_output(int (*example)(), std::string_view expected);
+
+// The comparison.
+bool matches(std::string_view printed, std::string_view expected);
+
+}  // namespace docs

@@ -22,6 +22,7 @@ constexpr const char* kUsage =
     "  --clients N      serves so many at a time; 100000\n"
     "  --workers N      threads; one a core\n"
     "  --self-test [N]  opens N connections to itself, 100000 if N is not given, and checks every echo\n"
+    "  --sockets N      how many of these are real, at most; 20000. The rest are in-process\n"
     "SIGINT and SIGTERM stop it: echoes that have begun are finished.\n";
 
 struct Options {
@@ -29,6 +30,7 @@ struct Options {
   std::uint16_t port = 0;
   std::size_t workers = 0;
   std::uint32_t self_test = 0;
+  std::uint32_t sockets = kMostSockets;
 };
 
 // A whole number in its range, or the end of the program with a sentence.
@@ -65,6 +67,8 @@ Options read_options(int argc, char** argv) {
     } else if (name == "--self-test") {
       const bool says = has_value && argv[i + 1][0] != '-';
       options.self_test = says ? static_cast<std::uint32_t>(value(1, 1'000'000)) : 100'000;
+    } else if (name == "--sockets") {
+      options.sockets = static_cast<std::uint32_t>(value(0, kMostSockets));
     } else {
       std::fprintf(stderr, "echo: there is no option '%s'\n%s", argv[i], kUsage);
       std::exit(2);
@@ -122,6 +126,6 @@ int main(int argc, char** argv) {
   config.profile = Profile::kService;
   config.stack_bytes = 64 * 1024;  // Address space; a parked connection has touched a page or two of it.
   Runtime runtime(config);
-  if (options.self_test != 0) return self_test(runtime, options.self_test);
+  if (options.self_test != 0) return self_test(runtime, options.self_test, options.sockets);
   return runtime.run([&] { return serve(options, signals); });
 }

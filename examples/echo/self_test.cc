@@ -1,6 +1,6 @@
 // Goal: the server holds `connections` connections at once, each a task parked in its read, and answers each of them.
-// Method: as many are real loopback connections as the limit of open files allows, at two descriptors each. The rest
-// are in-process: the same handler in a task of its own, parked on a channel instead of a socket.
+// Method: as many are real loopback connections as asked for and as the limit of open files allows, at two descriptors
+// each. The rest are in-process: the same handler in a task of its own, parked on a channel instead of a socket.
 #include "self_test.h"
 
 #include <sys/resource.h>
@@ -119,10 +119,10 @@ bool with_server(const Limits& limits, F&& body) {
   });
 }
 
-bool hold_many(Runtime& runtime, std::uint32_t connections) {
+bool hold_many(Runtime& runtime, std::uint32_t connections, std::uint32_t most_sockets) {
   const std::uint64_t files = open_files_limit();
-  const auto sockets = static_cast<std::uint32_t>(
-      std::min<std::uint64_t>(connections, (std::max<std::uint64_t>(files, kSpareFiles) - kSpareFiles) / 2));
+  const std::uint64_t pairs = (std::max<std::uint64_t>(files, kSpareFiles) - kSpareFiles) / 2;
+  const auto sockets = static_cast<std::uint32_t>(std::min<std::uint64_t>(std::min(connections, most_sockets), pairs));
   const std::uint32_t channels = connections - sockets;
   std::printf("%u connections' worth of parked tasks:\n", connections);
   std::printf("  %u loopback TCP connections (%llu files may be open; each takes two)\n", sockets,
@@ -197,8 +197,8 @@ bool drop_bad_ones() {
 
 }  // namespace
 
-int self_test(Runtime& runtime, std::uint32_t connections) {
-  const bool held = runtime.run([&] { return hold_many(runtime, connections); });
+int self_test(Runtime& runtime, std::uint32_t connections, std::uint32_t most_sockets) {
+  const bool held = runtime.run([&] { return hold_many(runtime, connections, most_sockets); });
   const bool dropped = runtime.run([] { return drop_bad_ones(); });
   const bool balanced = expect(runtime.audit().balanced(), "the books of all budgets balance");
   const bool right = held && dropped && balanced;

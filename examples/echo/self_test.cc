@@ -168,7 +168,7 @@ bool is_dropped(TcpStream& client) {
 bool drop_bad_ones() {
   constexpr std::uint16_t kBurst = 50;
   std::printf("Clients that misbehave:\n");
-  return with_server({.idle = 300ms, .burst = kBurst, .clients = 3}, [&](Server& server) {
+  return with_server({.idle = 1s, .burst = kBurst, .clients = 3}, [&](Server& server) {
     Result<TcpStream> idle = TcpStream::connect("127.0.0.1", server.port(), kPatience);
     Result<TcpStream> flood = TcpStream::connect("127.0.0.1", server.port(), kPatience);
     if (!idle.ok() || !flood.ok()) return expect(false, "two clients connect");

@@ -15,7 +15,7 @@ A ```cpp block without a marker is an error, and so is a marker without a block.
 such a text stands for anything within its line.
 
 The #include lines of all blocks come first in the program; then each block has a namespace of its own, in which
-rota::fiber and the literals of std::chrono are known. Line numbers are those of the page.
+rota::fiber and the literals of std::chrono are known, and what run_example.h includes. Line numbers are those of the page.
 """
 
 import os

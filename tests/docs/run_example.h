@@ -3,7 +3,17 @@
 
 #include <gtest/gtest.h>
 
+// What the examples may use without saying so.
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <mutex>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+#include <string>
 #include <string_view>
+#include <utility>
 
 namespace docs {
 

@@ -143,7 +143,7 @@ TEST(Echo, AnswersAndStops) {
 // Contract: F-11, F-26. A client that floods runs out of its budget; one that is silent, out of time. The next client
 // is served.
 TEST(Echo, DropsWhoMisbehaves) {
-  Echo echo({"--burst", "10", "--idle-ms", "200"});
+  Echo echo({"--burst", "10", "--idle-ms", "1000"});
   const int port = port_of(echo.line());
   ASSERT_GT(port, 0);
   Client silent(port);

@@ -254,6 +254,7 @@ SUITES = {
     "dev": dev_tests,
     "headers": headers,
     "tests/checks": scripts_in("tests/checks"),
+    "tests/docs": scripts_in("tests/docs"),
     "tests/metering": scripts_in("tests/metering"),
     "tests/consumer": scripts_in("tests/consumer"),
     "bench": bench,

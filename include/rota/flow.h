@@ -2,6 +2,7 @@
 #pragma once
 
 #include "rota/flow/config.h"
+#include "rota/flow/engine.h"
 #include "rota/flow/scheduler.h"
 #include "rota/flow/stage.h"
 #include "rota/flow/values.h"

@@ -64,6 +64,7 @@ void Core::note_changes(Moment now, Effects& effects) {
       events_.push_back({.task_id = e.descriptor.task_id,
                          .from = change.from,
                          .to = change.to,
+                         .ends = graph::is_terminal(change.to) && graph::is_terminal(roster_.state(change.task)),
                          .progress = e.progress,
                          .at = std::chrono::nanoseconds(now.ns)});
     }

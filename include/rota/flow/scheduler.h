@@ -58,6 +58,7 @@ struct TaskInfo {
 struct TaskEvent {
   std::string_view task_id;  // Valid as long as the scheduler.
   TaskState from, to;        // Equal for progress.
+  bool ends = false;         // It is terminal now: not a failure that is retried by itself.
   double progress = 0;
   std::string note{};
   std::chrono::nanoseconds at{0};

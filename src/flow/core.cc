@@ -100,7 +100,10 @@ void Core::collect(Moment now, Effects& effects) {
     std::move(idle_waiters_.begin(), idle_waiters_.end(), std::back_inserter(effects.gates));
     idle_waiters_.clear();
   }
-  if (roster_.next_due() < armed_) effects.wake = armed_ = roster_.next_due();
+  if (const Moment due = roster_.next_due(); due != Moment::never() && (armed_.empty() || due < *armed_.begin())) {
+    effects.wake = due;
+    armed_.insert(due);
+  }
 }
 
 void Core::perform(Effects& effects) {
@@ -220,7 +223,7 @@ Result<void> Core::pause(std::string_view id) {
   perform(effects);
   if (waiter == nullptr) return {};
   // A thread outside watches the clock itself: the executor's may all be busy with stages that never look up.
-  while (!waiter->gate.wait_outside(std::chrono::milliseconds(config_.pause.timeout_ms))) tick();
+  while (!waiter->gate.wait_outside(std::chrono::milliseconds(config_.pause.timeout_ms))) look_at_clock();
   if (!waiter->gate.wait()) {
     return Error{ErrorCode::kCancelled, "the caller was cancelled while it waited for the pause"};
   }
@@ -270,13 +273,19 @@ Result<void> Core::retry(std::string_view id) {
   return {};
 }
 
-void Core::tick() {
+void Core::tick(Moment due) {
+  {
+    sync::MutexLock lock(mutex_);
+    armed_.erase(due);
+  }
+  look_at_clock();
+}
+
+void Core::look_at_clock() {
   Effects effects;
   {
     sync::MutexLock lock(mutex_);
-    const Moment now = executor_->now();
-    if (armed_ <= now) armed_ = Moment::never();
-    collect(now, effects);
+    collect(executor_->now(), effects);
   }
   perform(effects);
 }

@@ -22,6 +22,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -78,7 +79,7 @@ class Executor {
   virtual Result<void> call(Core& core, Entry& entry, const std::function<Result<void>()>& body) = 0;
   // The calling stage is about to wait for a long time: its thread is not to be counted on.
   virtual void will_park() {}
-  // Has core.tick() called at `due`, or soon after.
+  // Has core.tick(due) called at `due`, or soon after; once for each call of this.
   virtual void wake_at(Moment due) = 0;
   // Whether a runner may go on with another task at once.
   [[nodiscard]] virtual bool may_chain() const { return true; }
@@ -113,7 +114,7 @@ class Core {
 
   // For executors.
   void run(Entry& entry);
-  void tick();
+  void tick(Moment due);
   void enter(Entry& entry, fiber::Nursery* scope);
   void leave(Entry& entry);
   // For StageContext.
@@ -148,6 +149,7 @@ class Core {
   void perform(Effects& effects);
   void deliver();
   void interrupted(Entry& entry);
+  void look_at_clock();
   Entry* run_one(Entry& entry, bool may_go_on);
   Result<void> call_stage(Entry& entry, StageContext& context);
 
@@ -163,7 +165,8 @@ class Core {
   bool delivering_ ROTA_GUARDED_BY(mutex_) = false;
   std::vector<std::shared_ptr<Gate>> flush_waiters_ ROTA_GUARDED_BY(mutex_);
   bool closed_ ROTA_GUARDED_BY(mutex_) = false;
-  Moment armed_ ROTA_GUARDED_BY(mutex_) = Moment::never();
+  // When the executor will call tick(). Invariant: the first of it is no later than what the roster waits for.
+  std::set<Moment> armed_ ROTA_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Gate>> idle_waiters_ ROTA_GUARDED_BY(mutex_);
 };
 

@@ -4,8 +4,8 @@
 // stage that is paused keeps its thread, asleep, and another takes over the loop; and another watches the clock when
 // something falls due while a stage runs. So there are at most two threads more than stages that were paused at once,
 // and one stage runs at a time (besides those that unwind because they were cancelled).
-#include <algorithm>
 #include <deque>
+#include <set>
 #include <vector>
 
 #include "flow/core.h"
@@ -38,7 +38,7 @@ class ThreadExecutor final : public Executor {
   }
   void wake_at(Moment due) override {
     sync::MutexLock lock(mutex_);
-    due_ = std::min(due_, due);
+    due_.insert(due);
     if (idle_ == 0) add_thread();  // The loop is busy with a stage; somebody must watch the clock.
     changed_.notify_one();
   }
@@ -71,19 +71,18 @@ class ThreadExecutor final : public Executor {
         mutex_.lock();
         continue;
       }
-      const std::int64_t left = due_ == Moment::never() ? 0 : due_.ns - now().ns;
-      if (due_ != Moment::never() && left <= 0) {
-        due_ = Moment::never();
+      if (!due_.empty() && *due_.begin() <= now()) {
+        const Moment due = due_.extract(due_.begin()).value();
         mutex_.unlock();
-        core_.tick();
+        core_.tick(due);
         mutex_.lock();
         continue;
       }
       idle_ += 1;
-      if (due_ == Moment::never()) {
+      if (due_.empty()) {
         changed_.wait(mutex_);
       } else {
-        changed_.wait_for(mutex_, std::chrono::nanoseconds(left));
+        changed_.wait_for(mutex_, std::chrono::nanoseconds(due_.begin()->ns - now().ns));
       }
       idle_ -= 1;
     }
@@ -94,7 +93,7 @@ class ThreadExecutor final : public Executor {
   sync::Mutex mutex_;
   sync::CondVar changed_;
   std::deque<Entry*> queue_ ROTA_GUARDED_BY(mutex_);  // At most one task, and those that are told to stop.
-  Moment due_ ROTA_GUARDED_BY(mutex_) = Moment::never();
+  std::multiset<Moment> due_ ROTA_GUARDED_BY(mutex_);
   std::uint32_t idle_ ROTA_GUARDED_BY(mutex_) = 0;
   bool quit_ ROTA_GUARDED_BY(mutex_) = false;
   std::vector<sync::Thread> threads_ ROTA_GUARDED_BY(mutex_);

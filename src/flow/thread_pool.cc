@@ -2,7 +2,8 @@
 //
 // A task of its own, the keeper, holds a nursery open for as long as the scheduler lives. What a fiber of the runtime
 // starts is launched into it, on that worker's own deque; what a thread outside starts gets there through the runtime's
-// queue. Both are counted in going_ until they have ended, and shut_down() waits until that is 0.
+// queue, and is counted in coming_ until it is there. At the end nothing new comes (no task is live); shut_down() waits
+// until coming_ is 0, and then for the keeper, whose nursery waits for the rest.
 //
 // Each stage runs in a scope of its own, so that cancelling the task cancels what the stage has started and interrupts
 // what it waits for, and nothing else: the fiber goes on with other tasks afterwards.
@@ -50,7 +51,7 @@ class FiberExecutor final : public Executor {
   }
   void wake_at(Moment due) override {
     post([this, due] {
-      if (fiber::sleep_until(std::chrono::nanoseconds(due.ns)).ok()) core_.tick();
+      if (fiber::sleep_until(std::chrono::nanoseconds(due.ns)).ok()) core_.tick(due);
     });
   }
   [[nodiscard]] std::uint32_t worker() const override {
@@ -58,8 +59,15 @@ class FiberExecutor final : public Executor {
     return worker == nullptr ? 0 : worker->index;
   }
   void shut_down() override {
+    std::shared_ptr<Gate> gate;
+    {
+      sync::MutexLock lock(mutex_);
+      if (coming_ > 0) gate = last_ = std::make_shared<Gate>();
+    }
+    // Whoever destroys the scheduler may be cancelled; what runs must end first all the same.
+    while (gate != nullptr && !gate->wait()) fiber::yield();
     quit_.open();
-    for (bool done = false; !done;) {  // Whoever destroys the scheduler may be cancelled; what runs must end first.
+    for (bool done = false; !done;) {
       try {
         keeper_.wait();
         done = true;
@@ -67,26 +75,25 @@ class FiberExecutor final : public Executor {
         fiber::yield();
       }
     }
-    std::shared_ptr<Gate> gate = std::make_shared<Gate>();
-    {
-      sync::MutexLock lock(mutex_);
-      if (going_ == 0) return;
-      last_ = gate;
-    }
-    while (!gate->wait()) fiber::yield();
   }
 
  private:
-  // Counts something as going until it is destroyed, whether it ran or was dropped.
-  class Going {
+  // Counts something as on its way from outside until it is destroyed, whether it ran or was dropped.
+  class Coming {
    public:
-    explicit Going(FiberExecutor* owner) : owner_(owner) {
+    explicit Coming(FiberExecutor* owner) : owner_(owner) {
       sync::MutexLock lock(owner->mutex_);
-      owner->going_ += 1;
+      owner->coming_ += 1;
     }
-    Going(Going&& other) noexcept : owner_(std::exchange(other.owner_, nullptr)) {}
-    ~Going() {
-      if (owner_ != nullptr) owner_->finish_one();
+    Coming(Coming&& other) noexcept : owner_(std::exchange(other.owner_, nullptr)) {}
+    ~Coming() {
+      if (owner_ == nullptr) return;
+      std::shared_ptr<Gate> last;
+      {
+        sync::MutexLock lock(owner_->mutex_);
+        if (--owner_->coming_ == 0) last = owner_->last_;
+      }
+      if (last != nullptr) last->open();
     }
 
    private:
@@ -95,28 +102,12 @@ class FiberExecutor final : public Executor {
 
   template <class F>
   void post(F f) {
-    auto run = [going = Going(this), f = std::move(f)] { f(); };
     const fiber::detail::Worker* worker = fiber::detail::current_worker();
     if (worker != nullptr && worker->runtime == runtime_.core()) {
-      launch(std::move(run));
+      nursery_->launch(std::move(f));
     } else {  // Waits while the runtime's queue is full.
-      (void)runtime_.spawn([this, run = std::move(run)]() mutable { launch(std::move(run)); });
+      (void)runtime_.spawn([this, coming = Coming(this), f = std::move(f)] { nursery_->launch(f); });
     }
-  }
-  template <class F>
-  void launch(F run) {
-    try {
-      nursery_->launch(std::move(run));
-    } catch (const fiber::FiberError&) {  // Closed meanwhile: there is nothing left to be done.
-    }
-  }
-  void finish_one() {
-    std::shared_ptr<Gate> last;
-    {
-      sync::MutexLock lock(mutex_);
-      if (--going_ == 0) last = last_;
-    }
-    if (last != nullptr) last->open();
   }
 
   Core& core_;
@@ -126,7 +117,7 @@ class FiberExecutor final : public Executor {
   fiber::Nursery* nursery_ = nullptr;  // The keeper's. Set before ready_.
   Gate ready_, quit_;
   sync::Mutex mutex_;
-  std::uint64_t going_ ROTA_GUARDED_BY(mutex_) = 0;
+  std::uint64_t coming_ ROTA_GUARDED_BY(mutex_) = 0;
   std::shared_ptr<Gate> last_ ROTA_GUARDED_BY(mutex_);
 };
 

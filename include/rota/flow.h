@@ -1,0 +1,8 @@
+// A DAG of tasks in this process, whole.
+#pragma once
+
+#include "rota/flow/config.h"
+#include "rota/flow/engine.h"
+#include "rota/flow/scheduler.h"
+#include "rota/flow/stage.h"
+#include "rota/flow/values.h"

@@ -1,0 +1,70 @@
+// How a scheduler is made, and the environment variables that say so (G-10).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "rota/graph/resources.h"
+#include "rota/graph/roster.h"
+#include "rota/graph/task.h"
+#include "rota/result.h"
+
+namespace rota::flow {
+
+using graph::AgingPolicy;
+using graph::PausePolicy;
+using graph::ResourceBudget;
+using graph::ResourceDemand;
+using graph::RetryPolicy;
+using graph::TaskState;
+
+// What went wrong with a task or a command: a stable code, a sentence, details. A Result<T> of this library is a
+// Result<T, TaskError>.
+using TaskError = Error;
+
+enum class SchedulerKind : std::uint8_t {
+  kThreadPool,  // Stages run as fibers on a pool of threads.
+  kSimple,      // One stage at a time, on one thread.
+};
+
+// Where warnings go. May be called from any thread; must not call the scheduler.
+class ILogger {
+ public:
+  enum class Level : std::uint8_t { kInfo, kWarning, kError };
+  virtual ~ILogger();
+  virtual void log(Level level, std::string_view message) = 0;
+};
+// The process's own log.
+[[nodiscard]] std::shared_ptr<ILogger> default_logger();
+
+struct SchedulerConfig {
+  SchedulerKind kind = SchedulerKind::kThreadPool;  // For create_scheduler(); the other factories know.
+  std::uint32_t workers = 0;                        // 0: one a core. At most 1024.
+  // cpu_slots_hard 0 here, and only here: as many as there are workers.
+  ResourceBudget budget{.cpu_slots_hard = 0, .ram_mb_soft = 0, .vram_mb_soft = 0};
+  AgingPolicy aging{};
+  PausePolicy pause{};
+
+  // The same with defaults filled in, or a sentence that says what is wrong.
+  [[nodiscard]] Result<SchedulerConfig> checked() const;
+};
+
+// One environment variable.
+struct EnvironmentRow {
+  std::string_view name;
+  std::string_view meaning;
+  std::uint64_t lowest, highest;  // Of a number; 0, 0 for STV_SCHEDULER.
+};
+// All of them, in the order of the documentation.
+[[nodiscard]] std::span<const EnvironmentRow> environment_rows();
+
+// `base`, changed by what the STV_* variables say. A value that cannot be understood or is out of range is warned about
+// and changes nothing. `lookup` is std::getenv unless given.
+using EnvironmentLookup = std::function<const char*(const char* name)>;
+[[nodiscard]] SchedulerConfig config_from_environment(SchedulerConfig base, ILogger& logger,
+                                                      const EnvironmentLookup& lookup = {});
+
+}  // namespace rota::flow

@@ -1,0 +1,151 @@
+// Stages as fibers: the executor of the thread pool.
+//
+// A task of its own, the keeper, holds a nursery open for as long as the scheduler lives. What a fiber of the runtime
+// starts is launched into it, on that worker's own deque; what a thread outside starts gets there through the runtime's
+// queue, and is counted in coming_ until it is there. At the end nothing new comes (no task is live); shut_down() waits
+// until coming_ is 0, and then for the keeper, whose nursery waits for the rest.
+//
+// Each stage runs in a scope of its own, so that cancelling the task cancels what the stage has started and interrupts
+// what it waits for, and nothing else: the fiber goes on with other tasks afterwards.
+#include <memory>
+#include <utility>
+
+#include "flow/core.h"
+#include "rota/fiber.h"
+
+namespace rota::flow {
+
+namespace detail {
+namespace {
+
+class FiberExecutor final : public Executor {
+ public:
+  FiberExecutor(Core& core, std::unique_ptr<fiber::Runtime> owned, fiber::Runtime& runtime)
+      : core_(core), owned_(std::move(owned)), runtime_(runtime) {
+    keeper_ = runtime_.spawn([this] {
+      fiber::Nursery nursery;
+      nursery_ = &nursery;
+      ready_.open();
+      while (!quit_.wait()) fiber::yield();  // A cancelled runtime: the scheduler's owner is about to close it.
+      nursery.cancel();                      // Timers.
+      (void)nursery.close();
+    });
+    while (!ready_.wait()) fiber::yield();
+  }
+
+  [[nodiscard]] Moment now() const override { return Moment{runtime_.now().count()}; }
+  void start(Entry& entry) override {
+    post([this, &entry] { core_.run(entry); });
+  }
+  Result<void> call(Core& core, Entry& entry, const std::function<Result<void>()>& body) override {
+    // The stage cannot start anything in this scope, only in scopes of its own inside it, which it has closed when it
+    // returns. So there is nothing to wait for at the end, and nobody may touch the scope then.
+    fiber::Nursery scope;
+    core.enter(entry, &scope);
+    struct Leave {
+      Core& core;
+      Entry& entry;
+      ~Leave() { core.leave(entry); }
+    } leave{core, entry};
+    return body();
+  }
+  void wake_at(Moment due) override {
+    post([this, due] {
+      if (fiber::sleep_until(std::chrono::nanoseconds(due.ns)).ok()) core_.tick(due);
+    });
+  }
+  [[nodiscard]] std::uint32_t worker() const override {
+    const fiber::detail::Worker* worker = fiber::detail::current_worker();
+    return worker == nullptr ? 0 : worker->index;
+  }
+  void shut_down() override {
+    std::shared_ptr<Gate> gate;
+    {
+      sync::MutexLock lock(mutex_);
+      if (coming_ > 0) gate = last_ = std::make_shared<Gate>();
+    }
+    // Whoever destroys the scheduler may be cancelled; what runs must end first all the same.
+    while (gate != nullptr && !gate->wait()) fiber::yield();
+    quit_.open();
+    for (bool done = false; !done;) {
+      try {
+        keeper_.wait();
+        done = true;
+      } catch (const fiber::Cancelled&) {
+        fiber::yield();
+      }
+    }
+  }
+
+ private:
+  // Counts something as on its way from outside until it is destroyed, whether it ran or was dropped.
+  class Coming {
+   public:
+    explicit Coming(FiberExecutor* owner) : owner_(owner) {
+      sync::MutexLock lock(owner->mutex_);
+      owner->coming_ += 1;
+    }
+    Coming(Coming&& other) noexcept : owner_(std::exchange(other.owner_, nullptr)) {}
+    ~Coming() {
+      if (owner_ == nullptr) return;
+      std::shared_ptr<Gate> last;
+      {
+        sync::MutexLock lock(owner_->mutex_);
+        if (--owner_->coming_ == 0) last = owner_->last_;
+      }
+      if (last != nullptr) last->open();
+    }
+
+   private:
+    FiberExecutor* owner_;
+  };
+
+  template <class F>
+  void post(F f) {
+    const fiber::detail::Worker* worker = fiber::detail::current_worker();
+    if (worker != nullptr && worker->runtime == runtime_.core()) {
+      nursery_->launch(std::move(f));
+    } else {  // Waits while the runtime's queue is full.
+      (void)runtime_.spawn([this, coming = Coming(this), f = std::move(f)] { nursery_->launch(f); });
+    }
+  }
+
+  Core& core_;
+  const std::unique_ptr<fiber::Runtime> owned_;
+  fiber::Runtime& runtime_;
+  fiber::Task<void> keeper_;
+  fiber::Nursery* nursery_ = nullptr;  // The keeper's. Set before ready_.
+  Gate ready_, quit_;
+  sync::Mutex mutex_;
+  std::uint64_t coming_ ROTA_GUARDED_BY(mutex_) = 0;
+  std::shared_ptr<Gate> last_ ROTA_GUARDED_BY(mutex_);
+};
+
+std::unique_ptr<IScheduler> make(const SchedulerConfig& config, std::unique_ptr<fiber::Runtime> owned,
+                                 fiber::Runtime& runtime) {
+  auto core = std::make_unique<Core>(config, ~std::uint64_t{0});
+  core->set_executor(std::make_unique<FiberExecutor>(*core, std::move(owned), runtime));
+  return make_scheduler(std::move(core));
+}
+
+}  // namespace
+}  // namespace detail
+
+Result<std::unique_ptr<IScheduler>> create_thread_pool_scheduler(const SchedulerConfig& config,
+                                                                 std::shared_ptr<ILogger> /*logger*/) {
+  ROTA_TRY_ASSIGN(const SchedulerConfig full, config.checked());
+  ROTA_TRY_ASSIGN(std::unique_ptr<fiber::Runtime> runtime, fiber::Runtime::create({.worker_count = full.workers}));
+  fiber::Runtime& borrowed = *runtime;
+  return detail::make(full, std::move(runtime), borrowed);
+}
+
+Result<std::unique_ptr<IScheduler>> create_thread_pool_scheduler(const SchedulerConfig& config,
+                                                                 std::shared_ptr<ILogger> /*logger*/,
+                                                                 fiber::Runtime& runtime) {
+  SchedulerConfig wanted = config;
+  wanted.workers = static_cast<std::uint32_t>(runtime.stats().workers.size());
+  ROTA_TRY_ASSIGN(const SchedulerConfig full, wanted.checked());
+  return detail::make(full, nullptr, runtime);
+}
+
+}  // namespace rota::flow

@@ -388,6 +388,25 @@ void dispose_nursery(NurseryCore* core) {
   delete core->extras.exchange(nullptr, std::memory_order_acq_rel);
 }
 
+void fail_scope(NurseryCore* core) {
+  std::exception_ptr failure;
+  if (core->owner != nullptr) {
+    cancel_nursery(core, CancelReason::kFailure);
+    (void)close_slow(core);  // What went wrong is in flight, or in `failure`.
+    NurseryExtras* extras = core->extras.load(std::memory_order_acquire);
+    if (extras != nullptr) failure = extras->failure;
+  }
+  dispose_nursery(core);
+  if (failure != nullptr) {
+    try {
+      throw;
+    } catch (const Cancelled&) {
+      std::rethrow_exception(failure);
+    }
+  }
+  throw;
+}
+
 void abandon_scopes(Fiber* fiber, Record* task) {
   while (fiber->scope != nullptr && fiber->scope->owner_task == task) dispose_nursery(fiber->scope);
 }

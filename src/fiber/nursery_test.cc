@@ -114,6 +114,36 @@ TEST_P(NurseryOn, NoTaskOutlivesIt) {
   }
 }
 
+// Contract: F-5. A body that waits is interrupted by a child's failure; what the scope ends with is the failure.
+TEST_P(NurseryOn, AFailureComesBeforeTheCancellationThatItCauses) {
+  run([] {
+    const auto failing = [] {
+      yield();
+      throw std::logic_error("child");
+    };
+    const auto waits_for_a_sibling = [&](Nursery& n) {
+      Task<void> sibling = n.spawn([] { (void)sleep_for(hours(1)); });
+      n.launch(failing);
+      sibling.get();
+    };
+    const auto waits_itself = [&](Nursery& n) {
+      n.launch(failing);
+      if (!sleep_for(hours(1)).ok()) throw Cancelled(CancelReason::kFailure);
+    };
+    EXPECT_THROW(with_scope(waits_for_a_sibling), std::logic_error);
+    EXPECT_THROW(with_scope(waits_itself), std::logic_error);
+    EXPECT_THROW(with_deadline(hours(2), waits_for_a_sibling), std::logic_error);
+    EXPECT_THROW(with_scope(NurseryOptions{}, waits_itself), std::logic_error);
+    // Another exception of the body's own is the body's.
+    EXPECT_THROW(with_scope([&](Nursery& n) {
+                   n.launch(failing);
+                   (void)sleep_for(hours(1));
+                   throw std::runtime_error("body");
+                 }),
+                 std::runtime_error);
+  });
+}
+
 // Contract: F-5. The first failure cancels the siblings, blocked and queued ones too, and is what closing reports.
 TEST_P(NurseryOn, FirstFailureCancelsSiblings) {
   run([] {

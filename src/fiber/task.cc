@@ -334,8 +334,12 @@ void abandon_fork(Fork* fork) {
     worker->counters.spawned.add(1);
     (cancelled_now(worker) ? worker->counters.cancelled : worker->counters.failed).add(1);
   }
-  dispose_nursery(&fork->core);
-  if (!closed && !called) fork->act(reinterpret_cast<Record*>(fork + 1), Action::kDropResult);
+  try {
+    fail_scope(&fork->core);
+  } catch (...) {
+    if (!closed && !called) fork->act(reinterpret_cast<Record*>(fork + 1), Action::kDropResult);
+    throw;
+  }
 }
 
 void finish_fork(Fork* fork) { finish_slow(&fork->core); }

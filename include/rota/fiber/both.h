@@ -67,8 +67,8 @@ struct ForkFrame : Fork {
 [[noreturn]] void throw_cancelled();
 // The child was not at hand: waits for it. Its result is in its record on return; throws what the scope ends with.
 void join_fork(Fork* fork);
-// The body, or the child called in place, has thrown: cancels, waits, drops the child's result.
-void abandon_fork(Fork* fork);
+// In a handler: the body, or the child called in place, has thrown. As fail_scope(), and drops the child's result.
+[[noreturn]] void abandon_fork(Fork* fork);
 // The scope's end, when something unusual happened in it. Throws what the scope ends with.
 void finish_fork(Fork* fork);
 
@@ -150,7 +150,6 @@ auto both(F&& f, G&& g)
     }
   } catch (...) {
     abandon_fork(&fork);
-    throw;
   }
 }
 

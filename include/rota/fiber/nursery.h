@@ -35,6 +35,9 @@ Result<void> close_slow(NurseryCore* core);
 void finish_slow(NurseryCore* core);
 // Cancels and waits if it is still open; frees what it has.
 void dispose_nursery(NurseryCore* core);
+// In a handler: the body has thrown. Cancels, waits, frees; then the exception goes on, or a child's failure if all
+// that the body threw was its being cancelled by that (F-5: failure comes before cancellation).
+[[noreturn]] void fail_scope(NurseryCore* core);
 void arm_deadline(NurseryCore* core, std::chrono::nanoseconds duration);
 void cancel_nursery(NurseryCore* core, CancelReason reason);
 [[noreturn]] void throw_close(Error error, NurseryCore* core);
@@ -276,8 +279,7 @@ auto with_scope(F&& body) -> std::invoke_result_t<F, Nursery&> {
       return value;
     }
   } catch (...) {
-    holder.nursery.~Nursery();  // Cancels, waits; then the exception goes on.
-    throw;
+    detail::fail_scope(&holder.nursery.core_);
   }
 }
 
@@ -285,19 +287,23 @@ auto with_scope(F&& body) -> std::invoke_result_t<F, Nursery&> {
 template <class F>
 auto with_scope(const NurseryOptions& options, F&& body) -> std::invoke_result_t<F, Nursery&> {
   using T = std::invoke_result_t<F, Nursery&>;
-  Nursery nursery(options);  // If the body throws, its destructor cancels, waits, and the exception goes on.
+  Nursery nursery(options);
   const auto finish = [&nursery] {
     if (Result<void> closed = nursery.close(); !closed.ok()) {
       detail::throw_close(std::move(closed).take_error(), nursery.core());
     }
   };
-  if constexpr (std::is_void_v<T>) {
-    std::forward<F>(body)(nursery);
-    finish();
-  } else {
-    T value = std::forward<F>(body)(nursery);
-    finish();
-    return value;
+  try {
+    if constexpr (std::is_void_v<T>) {
+      std::forward<F>(body)(nursery);
+      finish();
+    } else {
+      T value = std::forward<F>(body)(nursery);
+      finish();
+      return value;
+    }
+  } catch (...) {
+    detail::fail_scope(nursery.core());
   }
 }
 
@@ -315,7 +321,7 @@ auto with_deadline(std::chrono::nanoseconds duration, F&& body) {
     } catch (const FiberError& error) {
       // After the expiry a wait is cancelled and a spawn refused: that is the expiry, not a failure.
       const bool expired = error.code() == ErrorCode::kCancelled || error.code() == ErrorCode::kNurseryNotActive;
-      if (nursery.cancel_reason() != CancelReason::kTimeout || !expired) throw;
+      if (nursery.cancel_reason() != CancelReason::kTimeout || !expired) detail::fail_scope(nursery.core());
     }
     Result<void> closed = nursery.close();
     if (closed.ok()) return true;

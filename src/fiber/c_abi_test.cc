@@ -21,7 +21,7 @@ namespace rota::fiber {
 namespace {
 
 std::string text_of(const std::string& file) {
-  std::ifstream stream(std::string(ROTA_SOURCE_DIR) + "/" + file);
+  std::ifstream stream(ROTA_SOURCE_DIR "/" + file);
   return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 

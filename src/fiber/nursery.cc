@@ -129,8 +129,8 @@ bool publish_close(Worker* /*worker*/, void* argument) {
   return core->remote.fetch_add(change, std::memory_order_acq_rel) + change != NurseryCore::kClosing;
 }
 
-// Runs what is left in the owner's own deque on this stack, then waits for the rest.
-void await_children(Worker* worker, NurseryCore* core) {
+// Runs what is left in the owner's own deque on this stack. Returns the worker that it is on then.
+Worker* run_own_children(Worker* worker, NurseryCore* core) {
   while (core->local > 0 && stack_left(worker->fiber) && (worker->hooks & kHookDeterministic) == 0) {
     const Item item = pop_item(worker);
     if (item == 0) break;
@@ -150,6 +150,12 @@ void await_children(Worker* worker, NurseryCore* core) {
     }
     worker = current_worker();
   }
+  return worker;
+}
+
+// The same, then waits for the rest.
+void await_children(Worker* worker, NurseryCore* core) {
+  worker = run_own_children(worker, core);
   // Acquire, partner: child_done()'s release.
   if (core->local + core->remote.load(std::memory_order_acquire) == 0) return;
   ensure_linked(core);  // So that a cancellation from above reaches the children while their owner sleeps.
@@ -322,6 +328,11 @@ void child_done(RuntimeCore* runtime, NurseryCore* core, Fiber* on) {
     return;
   }
   wake(runtime, core->owner, WakeReason::kDone);
+}
+
+void help_children(NurseryCore* core) {
+  Worker* worker = current_worker();
+  if (worker != nullptr && core->owner == worker->fiber && worker->fiber->scope == core) run_own_children(worker, core);
 }
 
 Result<void> close_slow(NurseryCore* core) {

@@ -31,6 +31,7 @@ namespace rota::fiber {
 namespace detail {
 void open_slow(Worker* worker, NurseryCore* core);
 Result<void> close_slow(NurseryCore* core);
+void help_children(NurseryCore* core);
 // Closes and frees; throws the failure, or Cancelled.
 void finish_slow(NurseryCore* core);
 // Cancels and waits if it is still open; frees what it has.
@@ -196,6 +197,11 @@ class Nursery {
 
   // Cancels every task in it and below. Idempotent.
   void cancel() { detail::cancel_nursery(&core_, CancelReason::kExplicit); }
+
+  // Runs, on this stack, children that are still in this worker's own queue, newest first, as close() would; but the
+  // nursery stays open, so that they may launch more. By the fiber that opened it, with no scope open inside;
+  // otherwise, and in deterministic mode, it does nothing.
+  void help() { detail::help_children(&core_); }
 
   // Waits for all children. A child's failure comes before cancellation before success: the error's code is the
   // failure's, or Cancelled, or DeadlineExceeded. Only the fiber that opened the nursery may close it.

@@ -1,0 +1,135 @@
+// Building a flow: the arena, the layout, the pictures.
+#include "rota/flow/flow.h"
+
+#include <algorithm>
+
+namespace rota::flow {
+
+namespace {
+constexpr std::size_t kBlockBytes = std::size_t{64} << 10;
+}
+
+Flow::Flow() = default;
+
+Flow::~Flow() {
+  if (!to_destroy_) return;
+  for (detail::FlowNode* node : nodes_) node->act(node, detail::NodeAction::kDestroy);
+}
+
+void* Flow::allocate_slow(std::size_t bytes, std::size_t alignment) {
+  const std::size_t size = std::max(kBlockBytes, bytes + alignment);
+  blocks_.emplace_back(new std::byte[size]);  // Not make_unique: that would clear it.
+  free_ = reinterpret_cast<std::uintptr_t>(blocks_.back().get());
+  end_ = free_ + size;
+  return allocate(bytes, alignment);
+}
+
+Flow::Attributes& Flow::attributes(std::uint32_t index) {
+  if (attributes_.size() < nodes_.size()) attributes_.resize(nodes_.size());
+  prepared_ = false;
+  return attributes_[index];
+}
+
+void Flow::limits(const ResourceBudget& budget, const AgingPolicy& aging) {
+  budget_ = budget;
+  aging_ = aging;
+  prepared_ = false;
+}
+
+std::string Flow::label(std::uint32_t index) const {
+  const auto at = names_.find(index);
+  return at == names_.end() ? "task " + std::to_string(index) : at->second;
+}
+
+Result<void> Flow::prepare() {
+  if (prepared_) return {};
+  const std::size_t count = nodes_.size();
+  starts_.assign(count + 1, 0);
+  waits_.assign(count, 0);
+  targets_.resize(edges_.size());
+  bool forward = true;  // Every edge leads to a task that was made later: then there is no cycle.
+  for (const Edge& edge : edges_) {
+    starts_[edge.from] += 1;
+    waits_[edge.to] += 1;
+    forward &= edge.from < edge.to;
+  }
+  // starts_[i] becomes where i's successors end; filling from the back brings it to where they begin.
+  std::uint32_t sum = 0;
+  for (std::uint32_t& start : starts_) sum = start += sum;
+  for (std::size_t e = edges_.size(); e-- > 0;) targets_[--starts_[edges_[e].from]] = edges_[e].to;
+  if (!forward) ROTA_TRY(check_acyclic());
+  if (!attributes_.empty()) {
+    attributes_.resize(count);
+    ROTA_TRY(graph::check(aging_));
+    if (budget_.cpu_slots_hard != 0) ROTA_TRY(graph::check(budget_));
+  }
+  prepared_ = true;
+  return {};
+}
+
+Result<void> Flow::check_acyclic() const {
+  std::vector<std::uint32_t> waits = waits_;
+  std::vector<std::uint32_t> placed;
+  placed.reserve(nodes_.size());
+  for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
+    if (waits[i] == 0) placed.push_back(i);
+  }
+  for (std::size_t k = 0; k < placed.size(); ++k) {
+    for (std::uint32_t e = starts_[placed[k]]; e < starts_[placed[k] + 1]; ++e) {
+      if (--waits[targets_[e]] == 0) placed.push_back(targets_[e]);
+    }
+  }
+  if (placed.size() == nodes_.size()) return {};
+  return cycle_error(waits);
+}
+
+// What still waits is on a cycle or behind one. Whatever waits has one that waits before it, so that going backwards
+// must come round.
+Error Flow::cycle_error(std::span<const std::uint32_t> waits) const {
+  std::vector<std::uint32_t> before(nodes_.size(), 0);
+  for (const Edge& edge : edges_) {
+    if (waits[edge.from] > 0 && waits[edge.to] > 0) before[edge.to] = edge.from;
+  }
+  std::uint32_t at = 0;
+  while (waits[at] == 0) ++at;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) at = before[at];  // Now it is on the cycle itself.
+  std::vector<std::uint32_t> cycle{at};
+  for (std::uint32_t i = before[at]; i != at; i = before[i]) cycle.push_back(i);
+  std::string text = "a cycle, in which nothing could ever start: ";
+  constexpr std::size_t kShown = 16;
+  for (std::size_t i = std::min(cycle.size(), kShown); i-- > 0;) text += "'" + label(cycle[i]) + "' -> ";
+  if (cycle.size() > kShown) text += "... (" + std::to_string(cycle.size() - kShown) + " more) -> ";
+  text += "'" + label(cycle[std::min(cycle.size(), kShown) - 1]) + "'";
+  return Error{ErrorCode::kInvalidArgument, std::move(text)}.with("reason", "cycle");
+}
+
+std::string Flow::graphviz() const {
+  std::string text = "digraph flow {\n";
+  for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
+    std::string quoted;
+    for (const char c : label(i)) {
+      if (c == '"' || c == '\\') quoted += '\\';
+      quoted += c;
+    }
+    text += "  n" + std::to_string(i) + " [label=\"" + quoted + "\"];\n";
+  }
+  for (const Edge& edge : edges_) {
+    text += "  n" + std::to_string(edge.from) + " -> n" + std::to_string(edge.to) + ";\n";
+  }
+  return text + "}\n";
+}
+
+std::string Flow::mermaid() const {
+  std::string text = "flowchart LR\n";
+  for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
+    std::string quoted;
+    for (const char c : label(i)) quoted += c == '"' ? std::string("#quot;") : std::string(1, c);
+    text += "  n" + std::to_string(i) + "[\"" + quoted + "\"]\n";
+  }
+  for (const Edge& edge : edges_) {
+    text += "  n" + std::to_string(edge.from) + " --> n" + std::to_string(edge.to) + "\n";
+  }
+  return text;
+}
+
+}  // namespace rota::flow

@@ -1,5 +1,6 @@
 // Our own program of the table. `--profile=service` after the size runs the same work metered (P-15).
 #include <string_view>
+#include <vector>
 
 #include "rota.h"
 
@@ -10,5 +11,9 @@ int main(int argc, char** argv) {
     if (name != "open" && name != "service") bench::fail("the profile is open or service");
     if (name == "service") bench::profile = rota::fiber::Profile::kService;
   }
-  return bench::main_of(argc, argv, bench::rota_task_works());
+  std::vector<bench::Work> works;
+  for (const std::span<const bench::Work> part : {bench::rota_task_works(), bench::rota_flow_works()}) {
+    works.insert(works.end(), part.begin(), part.end());
+  }
+  return bench::main_of(argc, argv, works);
 }

@@ -255,6 +255,7 @@ SUITES = {
     "headers": headers,
     "tests/checks": scripts_in("tests/checks"),
     "tests/consumer": scripts_in("tests/consumer"),
+    "tests/flow": scripts_in("tests/flow"),
     "bench": bench,
     "sanitizers": sanitizers,
     "clang": clang,

@@ -257,6 +257,7 @@ SUITES = {
     "tests/docs": scripts_in("tests/docs"),
     "tests/metering": scripts_in("tests/metering"),
     "tests/consumer": scripts_in("tests/consumer"),
+    "tests/flow": scripts_in("tests/flow"),
     "bench": bench,
     "sanitizers": sanitizers,
     "clang": clang,

@@ -80,6 +80,10 @@ NO_GRAPH = {
     "rayon": "has no task graph",
     "tokio": "has no task graph",
 }
+NO_DEMANDS = {
+    "tbb": "has neither demands nor aging",
+    "openmp": "has neither demands nor aging",
+}
 NO_CANCEL = {
     "boost_fiber": "has no cancellation",
     "openmp": "libgomp runs a task at once beyond 64 queued a thread: 10,000 are never pending",
@@ -112,6 +116,14 @@ WORKS = (
     Work("dag", "P-7", "100 layers of 1,000 trivial tasks, three parents each; time a task to run, and to build",
          (Figure("dag_run", "ns", {1: "45", 2: "30"}), Figure("dag_build", "ns", {1: "50", 2: "50"})),
          100_000, NO_GRAPH, metered=False),
+    Work("dag_ordered", "P-7", "the same with four priorities, aging and three demands; time a task to run, and to build",
+         (Figure("dag_ordered_run", "ns", {1: "300", 2: "300"}), Figure("dag_ordered_build", "ns")),
+         100_000, NO_GRAPH | NO_DEMANDS, metered=False, limits=()),
+    Work("dag_fan", "P-7", "one task, 100,000 behind it, one behind those; time a task to run, and to build",
+         (Figure("dag_fan_run", "ns"), Figure("dag_fan_build", "ns")), 100_000, NO_GRAPH, metered=False, limits=(),
+         sizes={"openmp": 1_000}),  # libgomp looks at every reader for each new one.
+    Work("dag_chain", "P-7", "100,000 tasks, each behind the one before; time a task to run, and to build",
+         (Figure("dag_chain_run", "ns"), Figure("dag_chain_build", "ns")), 100_000, NO_GRAPH, metered=False, limits=()),
     Work("cancel_polling", "P-8", "10,000 tasks that poll are cancelled; request to last acknowledgement",
          (Figure("cancel_polling", "us", {1: "120", 2: "120"}),), 10_000, NO_CANCEL),
     Work("cancel_blocked", "P-8", "10,000 blocked tasks are cancelled; request to last acknowledgement",

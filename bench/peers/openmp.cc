@@ -114,6 +114,45 @@ Figures run_dag(unsigned threads, std::uint64_t nodes) {
   return {ns, -1};
 }
 
+Figures run_dag_fan(unsigned threads, std::uint64_t count) {
+  std::atomic<std::uint64_t> ran{0};
+  double ns = 0;
+  with_threads(threads, [&] {
+    ns = bench::measure_ns_each(count, [&] {
+      ran = 0;
+      char gate = 0;
+#pragma omp task depend(out : gate) firstprivate(gate)
+      gate = 1;
+      for (std::uint64_t i = 0; i < count; ++i) {
+#pragma omp task depend(in : gate) shared(ran)
+        ran.fetch_add(1, std::memory_order_relaxed);
+      }
+#pragma omp task depend(out : gate) firstprivate(gate)
+      gate = 2;
+#pragma omp taskwait
+    });
+  });
+  bench::expect(ran.load(), count);
+  return {ns, -1};
+}
+
+Figures run_dag_chain(unsigned threads, std::uint64_t count) {
+  std::uint64_t steps = 0;
+  double ns = 0;
+  with_threads(threads, [&] {
+    ns = bench::measure_ns_each(count, [&] {
+      steps = 0;
+      for (std::uint64_t i = 0; i < count; ++i) {
+#pragma omp task depend(inout : steps) shared(steps)
+        ++steps;
+      }
+#pragma omp taskwait
+    });
+  });
+  bench::expect(steps, count);
+  return {ns, -1};
+}
+
 Figures run_wake(unsigned threads, std::uint64_t samples, std::uint64_t gap_ns) {
   if (threads < 2) bench::fail("a wake-up needs two threads");
   Figures figures;
@@ -147,6 +186,8 @@ int main(int argc, char** argv) {
       {"spawn", 1'000'000, run_spawn},
       {"skynet", 1'000'000, run_skynet},
       {"dag", 100'000, run_dag},
+      {"dag_fan", 100'000, run_dag_fan},
+      {"dag_chain", 100'000, run_dag_chain},
       {"wake_awake", bench::kWakeAwakeSamples, run_wake_awake},
       {"wake_parked", bench::kWakeParkedSamples, run_wake_parked},
   };

@@ -116,6 +116,64 @@ Figures run_dag(unsigned threads, std::uint64_t nodes) {
   });
 }
 
+using FlowNode = oneapi::tbb::flow::continue_node<oneapi::tbb::flow::continue_msg>;
+
+// Builds with build(graph, nodes), which returns where it starts, and runs; anew each time.
+template <typename Build>
+Figures measure_graph(unsigned threads, std::uint64_t count, const Build& build) {
+  return with_threads(threads, [&]() -> Figures {
+    double build_ns = 0;
+    const double run_ns = bench::measure([&] {
+      const std::uint64_t start = now_ns();
+      oneapi::tbb::flow::graph graph;
+      std::deque<FlowNode> nodes;
+      FlowNode& first = build(graph, nodes);
+      const std::uint64_t built = now_ns();
+      first.try_put({});
+      graph.wait_for_all();
+      const std::uint64_t done = now_ns();
+      build_ns = static_cast<double>(built - start) / static_cast<double>(count);
+      return static_cast<double>(done - built) / static_cast<double>(count);
+    });
+    return {run_ns, build_ns};
+  });
+}
+
+Figures run_dag_fan(unsigned threads, std::uint64_t count) {
+  std::atomic<std::uint64_t> ran{0};
+  const auto nothing = [](const oneapi::tbb::flow::continue_msg&) {};
+  Figures figures = measure_graph(threads, count, [&](auto& graph, auto& nodes) -> FlowNode& {
+    ran = 0;
+    FlowNode& first = nodes.emplace_back(graph, nothing);
+    FlowNode& last = nodes.emplace_back(graph, nothing);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      FlowNode& node = nodes.emplace_back(
+          graph, [&ran](const oneapi::tbb::flow::continue_msg&) { ran.fetch_add(1, std::memory_order_relaxed); });
+      oneapi::tbb::flow::make_edge(first, node);
+      oneapi::tbb::flow::make_edge(node, last);
+    }
+    return first;
+  });
+  bench::expect(ran.load(), count);
+  return figures;
+}
+
+Figures run_dag_chain(unsigned threads, std::uint64_t count) {
+  std::uint64_t steps = 0;
+  Figures figures = measure_graph(threads, count, [&](auto& graph, auto& nodes) -> FlowNode& {
+    steps = 0;
+    const auto step = [&steps](const oneapi::tbb::flow::continue_msg&) { ++steps; };
+    FlowNode& first = nodes.emplace_back(graph, step);
+    for (std::uint64_t i = 1; i < count; ++i) {
+      FlowNode& before = nodes.back();
+      oneapi::tbb::flow::make_edge(before, nodes.emplace_back(graph, step));
+    }
+    return first;
+  });
+  bench::expect(steps, count);
+  return figures;
+}
+
 // The requester is the newest task, so the waiting thread takes it first; the other threads have taken the oldest and
 // poll. What is still queued ends without running: TBB has no way to have started them all.
 Figures run_cancel_polling(unsigned threads, std::uint64_t count) {
@@ -167,6 +225,8 @@ int main(int argc, char** argv) {
       {"spawn", 1'000'000, run_spawn},
       {"skynet", 1'000'000, run_skynet},
       {"dag", 100'000, run_dag},
+      {"dag_fan", 100'000, run_dag_fan},
+      {"dag_chain", 100'000, run_dag_chain},
       {"cancel_polling", 10'000, run_cancel_polling},
       {"wake_awake", bench::kWakeAwakeSamples, run_wake_awake},
       {"wake_parked", bench::kWakeParkedSamples, run_wake_parked},

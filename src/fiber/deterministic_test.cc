@@ -125,9 +125,9 @@ TEST(Deterministic, DeadlockIsReported) {
 }
 
 // A program drawn from a seed: a tree of scopes in which tasks spawn, yield, sleep, throw, cancel each other, set
-// deadlines, send, receive, select and lock. It counts what starts and what ends; whatever happens, each that started
-// has ended when its scope is closed, nothing throws but what the program throws, what was sent is received once, and
-// the mutex has one owner.
+// deadlines, send, receive, select and lock, every other one on a budget. It counts what starts and what ends; whatever
+// happens, each that started has ended when its scope is closed, nothing throws but what the program throws, what was
+// sent is received once, the mutex has one owner, and the budget's books balance.
 class Program {
  public:
   Program(std::uint64_t seed, bool deterministic) : draw_(seed) {
@@ -135,6 +135,16 @@ class Program {
     config.worker_count = 1 + draw_.below(5);
     config.stack_bytes = 65536;
     if (deterministic) config.deterministic_seed = seed;
+    if (seed % 2 == 0) {
+      config.profile = Profile::kService;
+      config.yield_interval = static_cast<std::uint32_t>(8 + draw_.below(64));
+      config.default_budget = Budget{.ops = static_cast<std::uint32_t>(20 + draw_.below(300)),
+                                     .memory = 1000,
+                                     .spawn_count = static_cast<std::uint16_t>(draw_.below(20)),
+                                     .channel_ops = static_cast<std::uint16_t>(1 + draw_.below(20)),
+                                     .syscalls = 1};  // What was granted not at all would not be renewed either.
+      config.on_exhausted = draw_.below(2) == 0 ? OnExhausted::kCancel : OnExhausted::kRecharge;
+    }
     runtime_ = std::make_unique<Runtime>(config);
     script_seed_ = draw_.next();
   }
@@ -157,11 +167,17 @@ class Program {
     runtime_->shutdown();
     const Stats stats = runtime_->stats();
     EXPECT_EQ(stats.sum.spawned, stats.sum.completed + stats.sum.cancelled + stats.sum.failed);
+    EXPECT_TRUE(runtime_->audit().balanced());
+    EXPECT_EQ(runtime_->audit().granted, Reserve());
     return runtime_->event_hash();
   }
 
  private:
   struct Planned {};  // What the program throws.
+  static bool refuses_a_spawn(ErrorCode code) {
+    return code == ErrorCode::kNurseryNotActive || code == ErrorCode::kSpawnBudgetExhausted ||
+           code == ErrorCode::kBudgetExhausted || code == ErrorCode::kCancelled;
+  }
 
   // The choices of a node come from its own seed, so that they do not depend on the order of execution.
   void node(std::uint64_t seed, int depth) {
@@ -173,7 +189,13 @@ class Program {
     Prng draw(seed);
     const auto steps = draw.below(4);
     for (std::uint64_t i = 0; i < steps; ++i) {
-      switch (draw.below(8)) {
+      switch (draw.below(10)) {
+        case 8:
+          tick(static_cast<std::uint32_t>(draw.below(60)));
+          break;
+        case 9:
+          if (depth > 0) fork(draw.next(), depth - 1);
+          break;
         case 5:
           talk(draw.next());
           break;
@@ -205,6 +227,9 @@ class Program {
       }
     }
   }
+  void fork(std::uint64_t seed, int depth) {
+    guarded([&] { both([&] { node(seed, depth); }, [&] { node(seed + 1, depth); }); });
+  }
   // Each ends by itself, because nobody has promised to be on the other side. Throws Cancelled: then nothing was sent.
   void talk(std::uint64_t seed) {
     Prng draw(seed);
@@ -233,7 +258,7 @@ class Program {
       const std::uint64_t child = draw.next();
       auto made = nursery.try_spawn([this, child, depth] { node(child, depth); });
       if (!made.ok()) {
-        EXPECT_EQ(made.code(), ErrorCode::kNurseryNotActive);
+        EXPECT_TRUE(refuses_a_spawn(made.code())) << made.error().to_string();
         break;
       }
       tasks.push_back(std::move(made).value());
@@ -268,6 +293,8 @@ class Program {
       f();
     } catch (const Planned&) {
     } catch (const Cancelled&) {
+    } catch (const FiberError& error) {
+      EXPECT_TRUE(refuses_a_spawn(error.code())) << error.what();  // That of both().
     }
     open_.fetch_sub(1);
   }
@@ -298,8 +325,8 @@ std::uint64_t seeds() {
   return text == nullptr ? 300 : std::strtoull(text, nullptr, 10);
 }
 
-// Contract: F-4, F-5, F-6, F-9, F-24, F-25, F-28. Random programs keep their invariants under every seed, and repeat
-// exactly.
+// Contract: F-4, F-5, F-6, F-9, F-11, F-12, F-24, F-25, F-28. Random programs keep their invariants under every seed,
+// and repeat exactly.
 TEST(RandomPrograms, KeepTheirInvariantsUnderEverySeed) {
   for (std::uint64_t seed = 1; seed <= seeds() && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -39,9 +39,9 @@
 #define ROTA_METERED 0
 #endif
 
-#if !defined(__x86_64__) && !defined(__aarch64__)
-#define ROTA_BOOST_CONTEXT 1
-#else
+// 1: the switch is Boost.Context's (context_boost.cc), which knows more processors and costs about three times as much.
+// The build sets it where we have no switch of our own, and wherever it is asked to (ROTA_BOOST_CONTEXT in CMake).
+#ifndef ROTA_BOOST_CONTEXT
 #define ROTA_BOOST_CONTEXT 0
 #endif
 
@@ -71,7 +71,13 @@ namespace rota::fiber::detail {
 
 using EntryFunction = void (*)();
 
-#if defined(__x86_64__)
+#if ROTA_BOOST_CONTEXT
+
+void switch_stacks(void** save, void* load) noexcept;
+// REQUIRES: the same `entry` in the whole process.
+void* prepare_stack(void* top, EntryFunction entry) noexcept;
+
+#elif defined(__x86_64__)
 
 [[gnu::always_inline]] inline void switch_stacks(void** save, void* load) noexcept {
   // 128 bytes below the stack pointer may hold the caller's red zone. rbx and rbp cannot be named as clobbered
@@ -148,11 +154,7 @@ inline void* prepare_stack(void* top, EntryFunction entry) noexcept {
 }
 
 #else
-
-// Other processors: declared, not written yet; a program does not link there. Boost.Context is meant to fill this in.
-void switch_stacks(void** save, void* load) noexcept;
-void* prepare_stack(void* top, EntryFunction entry) noexcept;
-
+#error "there is no context switch for this processor: build with -DROTA_BOOST_CONTEXT=ON"
 #endif
 
 }  // namespace rota::fiber::detail

@@ -108,6 +108,30 @@ Figures run_cancel_polling(unsigned threads, std::uint64_t count) {
   return bench::measure_cancel(threads, count, poll, [] {});
 }
 
+// As many as there are other workers poll, without giving way; the rest are queued, and end there.
+Figures run_cancel_queued(unsigned threads, std::uint64_t count) {
+  return on_workers(threads, [&]() -> Figures {
+    std::uint64_t acknowledged = 0;
+    const double us = bench::measure([&] {
+      std::atomic<unsigned> polling{0};
+      fiber::Nursery scope;
+      for (std::uint64_t i = 0; i < count; ++i) {
+        scope.launch([&] {
+          polling.fetch_add(1);
+          while (!fiber::is_cancelled()) bench::spin_pause();
+        });
+      }
+      while (polling.load() < threads - 1) bench::spin_pause();
+      const std::uint64_t requested_ns = now_ns();
+      scope.cancel();
+      acknowledged = scope.close().code() == rota::ErrorCode::kCancelled ? count : 0;
+      return static_cast<double>(now_ns() - requested_ns) / 1000;
+    });
+    bench::expect(acknowledged, count);
+    return {us};
+  });
+}
+
 Figures run_wake(unsigned threads, std::uint64_t samples, std::uint64_t gap_ns) {
   if (threads < 2) bench::fail("a wake-up needs two threads");
   return on_workers(threads, [&]() -> Figures {
@@ -128,6 +152,7 @@ constexpr bench::Work kWorks[] = {
     {"spawn", 1'000'000, run_spawn},
     {"skynet", 1'000'000, run_skynet},
     {"cancel_polling", 10'000, run_cancel_polling},
+    {"cancel_queued", 10'000, run_cancel_queued},
     {"wake_awake", bench::kWakeAwakeSamples, run_wake_awake},
     {"wake_parked", bench::kWakeParkedSamples, run_wake_parked},
 };

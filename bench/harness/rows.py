@@ -90,6 +90,11 @@ NO_CANCEL = {
     "rayon": "has no cancellation",
 }
 
+STARTS_ALL = {
+    "go": "every goroutine has its turn; none stays queued behind one that polls",
+    "tokio": "every task has its turn; none stays queued behind one that gives way",
+}
+
 WORKS = (
     Work("yield", "P-1", "two tasks a worker take turns; worker time a switch",
          (Figure("yield", "ns", {1: "8"}),), 2_000_000, NO_YIELD, quick_size=500_000,
@@ -124,8 +129,10 @@ WORKS = (
          sizes={"openmp": 1_000}),  # libgomp looks at every reader for each new one.
     Work("dag_chain", "P-7", "100,000 tasks, each behind the one before; time a task to run, and to build",
          (Figure("dag_chain_run", "ns"), Figure("dag_chain_build", "ns")), 100_000, NO_GRAPH, metered=False, limits=()),
-    Work("cancel_polling", "P-8", "10,000 tasks that poll are cancelled; request to last acknowledgement",
-         (Figure("cancel_polling", "us", {1: "120", 2: "120"}),), 10_000, NO_CANCEL),
+    Work("cancel_queued", "P-8", "10,000 tasks are cancelled, one a worker polling, the rest queued; request to last end",
+         (Figure("cancel_queued", "us", {1: "120", 2: "120"}),), 10_000, NO_CANCEL | STARTS_ALL, limits=()),
+    Work("cancel_polling", "P-8", "10,000 started tasks that poll and give way are cancelled; request to last end",
+         (Figure("cancel_polling", "us"),), 10_000, NO_CANCEL | NO_YIELD),
     Work("cancel_blocked", "P-8", "10,000 blocked tasks are cancelled; request to last acknowledgement",
          (Figure("cancel_blocked", "us", {1: "350", 2: "350"}),), 10_000, NO_CANCEL | NO_BLOCKING),
     Work("wake_awake", "P-9", "a task pushed by a busy worker; push to its first instruction on one that is awake",

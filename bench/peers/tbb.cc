@@ -176,7 +176,7 @@ Figures run_dag_chain(unsigned threads, std::uint64_t count) {
 
 // The requester is the newest task, so the waiting thread takes it first; the other threads have taken the oldest and
 // poll. What is still queued ends without running: TBB has no way to have started them all.
-Figures run_cancel_polling(unsigned threads, std::uint64_t count) {
+Figures run_cancel_queued(unsigned threads, std::uint64_t count) {
   return with_threads(threads, [&]() -> Figures {
     std::uint64_t acknowledged = 0;
     const double us = bench::measure([&] {
@@ -227,7 +227,7 @@ int main(int argc, char** argv) {
       {"dag", 100'000, run_dag},
       {"dag_fan", 100'000, run_dag_fan},
       {"dag_chain", 100'000, run_dag_chain},
-      {"cancel_polling", 10'000, run_cancel_polling},
+      {"cancel_queued", 10'000, run_cancel_queued},
       {"wake_awake", bench::kWakeAwakeSamples, run_wake_awake},
       {"wake_parked", bench::kWakeParkedSamples, run_wake_parked},
   };

@@ -29,6 +29,7 @@ SMALL = {
     "dag_ordered": (1000, lambda threads: 1000),
     "dag_fan": (1000, lambda threads: 1000),
     "dag_chain": (1000, lambda threads: 1000),
+    "cancel_queued": (1000, lambda threads: 1000),
     "cancel_polling": (1000, lambda threads: 1000),
     "cancel_blocked": (1000, lambda threads: 1000),
     "wake_awake": (50, lambda threads: 50),

@@ -129,6 +129,21 @@ bool publish_close(Worker* /*worker*/, void* argument) {
   return core->remote.fetch_add(change, std::memory_order_acq_rel) + change != NurseryCore::kClosing;
 }
 
+// A task that was cancelled in the queue, if nothing about it is special: it ends here, without being run or finished
+// as others are.
+bool drop_cancelled(Worker* worker, NurseryCore* core, Record* record) {
+  if (core->cancel.load(std::memory_order_relaxed) == CancelReason::kNone || worker->hooks != 0 ||
+      (record->flags & Record::kFlagDetached) == 0 || !record->plain_entry()) {
+    return false;
+  }
+  record->act(record, Action::kDropClosure);  // A user's destructor: it may park, and wake on another worker.
+  worker = current_worker();
+  worker->counters.cancelled.add(1);
+  core->local -= 1;
+  free_record(worker, record);
+  return true;
+}
+
 // Runs what is left in the owner's own deque on this stack. Returns the worker that it is on then.
 Worker* run_own_children(Worker* worker, NurseryCore* core) {
   while (core->local > 0 && stack_left(worker->fiber) && (worker->hooks & kHookDeterministic) == 0) {
@@ -139,6 +154,10 @@ Worker* run_own_children(Worker* worker, NurseryCore* core) {
       break;
     }
     Record* record = task_of(worker, item);
+    if (drop_cancelled(worker, core, record)) {
+      worker = current_worker();
+      continue;
+    }
     if ((record->flags & Record::kFlagDetached) == 0) {
       run_in_place_slow(worker, record);
     } else if (call_in_place(worker, record)) {

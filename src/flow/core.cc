@@ -14,7 +14,8 @@ Executor::~Executor() = default;
 Core::Core(const SchedulerConfig& config, std::uint64_t max_running)
     : config_(config),
       max_running_(max_running),
-      roster_({.budget = config.budget, .aging = config.aging, .pause = config.pause}) {}
+      roster_({.budget = config.budget, .aging = config.aging, .pause = config.pause}),
+      slices_(config.trace_slices) {}
 
 // ------------------------------------------------------------------------------------------------- collect and perform
 void Core::note_end(Entry& e, Effects& effects) {
@@ -36,9 +37,19 @@ void Core::note_changes(Moment now, Effects& effects) {
   for (const graph::Change& change : roster_.changes()) {
     Entry& e = entry(change.task);
     if (change.from == TaskState::kReady) e.queue_wait_ns += now.ns - e.ready_since.ns;
+    if (change.from == TaskState::kRunning) {
+      e.run_ns += now.ns - e.running_since.ns;
+      if (e.slice_from) {
+        slices_.add(slice_of(e, change.to, now));
+        e.slice_from.reset();
+      }
+    }
     switch (change.to) {
       case TaskState::kReady:
         e.ready = e.ready_since = now;
+        break;
+      case TaskState::kRunning:
+        e.running_since = now;
         break;
       case TaskState::kPaused:
         open_pause(e, std::nullopt, effects.gates);
@@ -388,6 +399,7 @@ Entry* Core::run_one(Entry& e, bool may_go_on) {
     attempt = roster_.attempts(e.ref);
     stop = roster_.is_stopping(e.ref);  // Cancelled between the choice and the start.
     e.worker = executor_->worker();
+    if (slices_.on()) e.slice_from = executor_->now();
     e.progress = 0;
     e.note.clear();
     e.attention.store(stop || roster_.pause_pending(e.ref), std::memory_order_relaxed);
@@ -488,7 +500,16 @@ void Core::checkpoint(Entry& e) {
     perform(effects);
     // It goes on, or is to stop, or is to pause again: the next round says which.
     if (!gate->wait()) interrupted(e);
+    if (config_.trace_slices > 0) went_on(e);
   }
+}
+
+// A body that was parked runs again, perhaps on another thread: that is a slice of its own.
+void Core::went_on(Entry& e) {
+  sync::MutexLock lock(mutex_);
+  if (roster_.state(e.ref) != TaskState::kRunning) return;
+  e.worker = executor_->worker();
+  e.slice_from = executor_->now();
 }
 
 // The runtime around a parked stage was cancelled: that is a cancel of the task.

@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <iosfwd>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,6 +52,7 @@ struct TaskInfo {
   std::optional<TaskError> error;
   std::chrono::nanoseconds submitted{0}, ready{0}, started{0}, ended{0};  // `started` is of the latest attempt.
   std::chrono::nanoseconds queue_wait{0};                                 // Ready and not running, altogether.
+  std::chrono::nanoseconds run_time{0};                                   // Running, altogether; until now if it is.
   std::uint32_t worker = 0;                                               // Which thread ran it last.
 };
 
@@ -101,6 +103,11 @@ class IScheduler {
   [[nodiscard]] virtual SchedulerStats stats() const = 0;
   // Every task, in the order of submission.
   [[nodiscard]] virtual std::vector<TaskInfo> report() const = 0;
+
+  // The latest SchedulerConfig::trace_slices runs of tasks, for ui.perfetto.dev and chrome://tracing: a track a worker
+  // (and further ones, where stages that waited overlap), a slice a run, with the task's id, what the run ended as, and
+  // which attempt it was. rota/flow/picture.h draws the graph. FailedPrecondition if that number is 0; IoError.
+  virtual Result<void> write_trace(std::ostream& out) const = 0;
 
   // Waits until the task is terminal: nothing, or its error.
   virtual Result<void> wait(std::string_view task_id) = 0;

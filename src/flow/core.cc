@@ -11,9 +11,10 @@ namespace rota::flow::detail {
 
 Executor::~Executor() = default;
 
-Core::Core(const SchedulerConfig& config, std::uint64_t max_running)
+Core::Core(const SchedulerConfig& config, std::uint64_t max_running, std::shared_ptr<ILogger> logger)
     : config_(config),
       max_running_(max_running),
+      logger_(logger != nullptr ? std::move(logger) : default_logger()),
       roster_({.budget = config.budget, .aging = config.aging, .pause = config.pause}),
       slices_(config.trace_slices) {}
 
@@ -87,7 +88,9 @@ void Core::note_changes(Moment now, Effects& effects) {
     e.stoppers += 1;
     effects.stops.push_back({&e, e.scope, e.token});
     if (e.parked != nullptr) effects.gates.push_back(std::exchange(e.parked, nullptr));
-    open_pause(e, cancel_error(e), effects.gates);
+    const TaskError why = cancel_error(e);
+    if (roster_.cause(ref) == graph::CancelCause::kPauseTimeout) effects.warnings.push_back(why.message);
+    open_pause(e, why, effects.gates);
   }
   roster_.clear_effects();
 }
@@ -131,8 +134,23 @@ void Core::perform(Effects& effects) {
     if (last != nullptr) last->open();
   }
   for (const std::shared_ptr<Gate>& gate : effects.gates) gate->open();
+  for (const std::string& warning : effects.warnings) log(ILogger::Level::kWarning, warning);
   if (observer_) deliver();
 }
+
+void Core::log(ILogger::Level level, std::string_view message) const {
+  try {
+    logger_->log(level, message);
+  } catch (...) {  // Whoever comes by here is not the one to tell that the logger does not work.
+  }
+}
+
+namespace {
+std::string observer_threw(const TaskEvent& event, std::string_view what) {
+  std::string text = "an observer threw at an event of task '";
+  return text.append(event.task_id).append("': ").append(what);
+}
+}  // namespace
 
 void Core::deliver() {
   std::deque<TaskEvent> batch;
@@ -148,7 +166,10 @@ void Core::deliver() {
     for (const TaskEvent& event : batch) {
       try {
         observer_(event);
-      } catch (...) {  // An observer has nobody to report to; the next event is delivered all the same.
+      } catch (const std::exception& error) {  // The next event is delivered all the same.
+        log(ILogger::Level::kError, observer_threw(event, error.what()));
+      } catch (...) {
+        log(ILogger::Level::kError, observer_threw(event, "something that is no std::exception"));
       }
     }
     if (batch.empty()) break;

@@ -5,7 +5,7 @@
 //
 //   collect()   Reads the roster's changes (times, events, who waits) and stops, then picks tasks while some may start.
 //   perform()   Starts the picked, lets the parked go on, tells the stopping, opens the gates of those who wait, and
-//               delivers events.
+//               delivers events and warnings.
 //
 // An Executor says where stages run. It knows nothing of states.
 //
@@ -93,7 +93,8 @@ class Executor {
 
 class Core {
  public:
-  Core(const SchedulerConfig& config, std::uint64_t max_running);
+  // `logger` is default_logger() if it is null.
+  Core(const SchedulerConfig& config, std::uint64_t max_running, std::shared_ptr<ILogger> logger);
   // The executor needs the core: it comes after. Before anything else.
   void set_executor(std::unique_ptr<Executor> executor) { executor_ = std::move(executor); }
   // Cancels and waits for everything, then shuts the executor down.
@@ -139,6 +140,7 @@ class Core {
     std::vector<Entry*> starts;
     std::vector<Stop> stops;
     std::vector<std::shared_ptr<Gate>> gates;
+    std::vector<std::string> warnings;
     Moment wake = Moment::never();
   };
 
@@ -151,6 +153,7 @@ class Core {
   [[nodiscard]] TaskError cancel_error(const Entry& entry) const ROTA_REQUIRES(mutex_);
   [[nodiscard]] TaskInfo info_of(const Entry& entry, Moment now) const ROTA_REQUIRES(mutex_);
   void perform(Effects& effects);
+  void log(ILogger::Level level, std::string_view message) const ROTA_EXCLUDES(mutex_);
   void deliver();
   void interrupted(Entry& entry);
   void went_on(Entry& entry);
@@ -161,6 +164,7 @@ class Core {
 
   const SchedulerConfig config_;
   const std::uint64_t max_running_;
+  const std::shared_ptr<ILogger> logger_;
   std::unique_ptr<Executor> executor_;
   Observer observer_;  // Set before the first submit.
 

@@ -121,6 +121,9 @@ class IScheduler {
   virtual void flush_events() = 0;
 };
 
+// The `logger` (default_logger() if null) hears of what nobody is told otherwise: an observer that threw, a task that
+// was cancelled because it came to no checkpoint, a setting that has no effect.
+//
 // Stages run as fibers on `config.workers` threads. InvalidArgument if the configuration makes no sense.
 Result<std::unique_ptr<IScheduler>> create_thread_pool_scheduler(const SchedulerConfig& config,
                                                                  std::shared_ptr<ILogger> logger = nullptr);

@@ -156,7 +156,7 @@ Result<void> Core::write_trace(std::ostream& out) const {
     }
   }
   const auto name = [&names](std::uint32_t task) { return names[task]; };
-  return write_slices(std::move(slices), dropped, max_running_ == 1 ? 1 : config_.workers, name, out);
+  return write_slices(slices, dropped, max_running_ == 1 ? 1 : config_.workers, name, out);
 }
 
 void Core::check_invariants() const {

@@ -149,7 +149,7 @@ Result<void> Flow::write_trace(std::ostream& out) const {
                       .end_ns = run.end_ns});
   }
   const auto name = [this](std::uint32_t task) { return label(task); };
-  return detail::write_slices(std::move(slices), 0, recorded_workers_, name, out);
+  return detail::write_slices(slices, 0, recorded_workers_, name, out);
 }
 
 }  // namespace rota::flow

@@ -38,6 +38,18 @@ class Tracks {
   std::uint32_t count_ = 0;
 };
 
+// By when they began; of equal ones, those of one task in the order of their ends.
+std::vector<Slice> in_order(const std::vector<Slice>& recorded) {
+  std::vector<std::pair<std::int64_t, std::size_t>> order;
+  order.reserve(recorded.size());
+  for (std::size_t i = 0; i < recorded.size(); ++i) order.emplace_back(recorded[i].begin_ns, i);
+  std::sort(order.begin(), order.end());
+  std::vector<Slice> slices;
+  slices.reserve(recorded.size());
+  for (const auto& [begin_ns, i] : order) slices.push_back(recorded[i]);
+  return slices;
+}
+
 // Microseconds, with the nanoseconds as decimals: exact, unlike a double.
 std::string micros(std::int64_t ns) {
   std::string rest = std::to_string(ns % 1000);
@@ -53,10 +65,9 @@ std::string json(std::string_view text) {
 
 }  // namespace
 
-Result<void> write_slices(std::vector<Slice> slices, std::uint64_t dropped, std::uint32_t workers,
+Result<void> write_slices(const std::vector<Slice>& recorded, std::uint64_t dropped, std::uint32_t workers,
                           const std::function<std::string(std::uint32_t task)>& name, std::ostream& out) {
-  std::stable_sort(slices.begin(), slices.end(),
-                   [](const Slice& a, const Slice& b) { return a.begin_ns < b.begin_ns; });
+  const std::vector<Slice> slices = in_order(recorded);
   const std::int64_t origin_ns = slices.empty() ? 0 : slices.front().begin_ns;
   for (const Slice& slice : slices) workers = std::max(workers, slice.worker + 1);
   std::vector<Tracks> tracks(workers);

@@ -48,8 +48,9 @@ class SliceLog {
   std::uint64_t dropped_ = 0;
 };
 
-// Workers have the numbers below `workers`, if not more. Times in the file count from the first slice. IoError.
-Result<void> write_slices(std::vector<Slice> slices, std::uint64_t dropped, std::uint32_t workers,
+// Slices of one task are in the order of their ends. Workers have the numbers below `workers`, if not more. Times in
+// the file count from the first slice. IoError.
+Result<void> write_slices(const std::vector<Slice>& recorded, std::uint64_t dropped, std::uint32_t workers,
                           const std::function<std::string(std::uint32_t task)>& name, std::ostream& out);
 
 }  // namespace rota::flow::detail

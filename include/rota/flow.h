@@ -4,6 +4,7 @@
 #include "rota/flow/config.h"
 #include "rota/flow/engine.h"
 #include "rota/flow/flow.h"
+#include "rota/flow/picture.h"
 #include "rota/flow/progress.h"
 #include "rota/flow/scheduler.h"
 #include "rota/flow/stage.h"

@@ -126,6 +126,10 @@ Result<SchedulerConfig> SchedulerConfig::checked() const {
   if (full.pause.timeout_ms == 0) {
     return Error{ErrorCode::kInvalidArgument, "a pause timeout of 0 ms would cancel every task; give at least 1"};
   }
+  if (trace_slices > (1U << 24)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 std::to_string(trace_slices) + " trace slices are too many; at most 2^24"};
+  }
   return full;
 }
 

@@ -4,10 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "rota/fiber.h"
 #include "rota/flow/scheduler.h"
 
 namespace rota::flow {
@@ -86,6 +89,51 @@ TEST(Environment, ChoosesTheScheduler) {
     ASSERT_TRUE((*scheduler)->wait("in a fiber?").ok());
     EXPECT_EQ(**(*(*scheduler)->outputs("in a fiber?"))->get<bool>("fiber"), std::string(kind) == "threadpool");
   }
+}
+
+// What only the logger hears of: each factory uses the one that it is given.
+TEST(Logger, HearsOfObserversThatThrowAndOfTasksThatDoNotPause) {
+  for (const bool simple : {true, false}) {
+    auto log = std::make_shared<Lines>();
+    {
+      const SchedulerConfig config{.workers = 2, .pause = {.timeout_ms = 1}};
+      auto scheduler = simple ? create_simple_scheduler(config, log) : create_thread_pool_scheduler(config, log);
+      ASSERT_TRUE(scheduler.ok());
+      (*scheduler)->observe([](const TaskEvent& event) {
+        if (event.to == TaskState::kSucceeded) throw std::runtime_error("no thanks");
+      });
+      ASSERT_TRUE((*scheduler)->submit({.task_id = "a"}, [](StageContext& /*context*/) {}).ok());
+      ASSERT_TRUE((*scheduler)->wait("a").ok());
+      (*scheduler)->flush_events();
+      std::atomic<bool> runs{false};
+      ASSERT_TRUE((*scheduler)
+                      ->submit({.task_id = "deaf"},
+                               [&runs](StageContext& context) {
+                                 runs = true;
+                                 while (!context.is_cancelled()) {
+                                   if (!fiber::sleep_for(std::chrono::microseconds(50)).ok()) return;
+                                 }
+                               })
+                      .ok());
+      while (!runs) (void)fiber::sleep_for(std::chrono::microseconds(50));
+      EXPECT_EQ((*scheduler)->pause("deaf").code(), ErrorCode::kTimeout);
+      EXPECT_FALSE((*scheduler)->wait("deaf").ok());
+    }
+    ASSERT_THAT(log->lines, SizeIs(2));
+    EXPECT_THAT(log->lines[0], HasSubstr("an observer threw at an event of task 'a': no thanks"));
+    EXPECT_THAT(log->lines[1], HasSubstr("'deaf' came to no checkpoint within 1 ms"));
+  }
+}
+
+TEST(Logger, HearsOfWorkersThatTheRuntimeHasNot) {
+  fiber::Runtime runtime({.worker_count = 2});
+  auto log = std::make_shared<Lines>();
+  ASSERT_TRUE(create_thread_pool_scheduler({.workers = 2}, log, runtime).ok());
+  ASSERT_TRUE(create_thread_pool_scheduler({}, log, runtime).ok());
+  EXPECT_THAT(log->lines, SizeIs(0));
+  ASSERT_TRUE(create_thread_pool_scheduler({.workers = 5}, log, runtime).ok());
+  ASSERT_THAT(log->lines, SizeIs(1));
+  EXPECT_THAT(log->lines[0], HasSubstr("5 workers were asked for, but the runtime has 2"));
 }
 
 TEST(SchedulerConfig, RefusesWhatMakesNoSense) {

@@ -11,10 +11,12 @@ namespace rota::flow::detail {
 
 Executor::~Executor() = default;
 
-Core::Core(const SchedulerConfig& config, std::uint64_t max_running)
+Core::Core(const SchedulerConfig& config, std::uint64_t max_running, std::shared_ptr<ILogger> logger)
     : config_(config),
       max_running_(max_running),
-      roster_({.budget = config.budget, .aging = config.aging, .pause = config.pause}) {}
+      logger_(logger != nullptr ? std::move(logger) : default_logger()),
+      roster_({.budget = config.budget, .aging = config.aging, .pause = config.pause}),
+      slices_(config.trace_slices) {}
 
 // ------------------------------------------------------------------------------------------------- collect and perform
 void Core::note_end(Entry& e, Effects& effects) {
@@ -36,9 +38,19 @@ void Core::note_changes(Moment now, Effects& effects) {
   for (const graph::Change& change : roster_.changes()) {
     Entry& e = entry(change.task);
     if (change.from == TaskState::kReady) e.queue_wait_ns += now.ns - e.ready_since.ns;
+    if (change.from == TaskState::kRunning) {
+      e.run_ns += now.ns - e.running_since.ns;
+      if (e.slice_from) {
+        slices_.add(slice_of(e, change.to, now));
+        e.slice_from.reset();
+      }
+    }
     switch (change.to) {
       case TaskState::kReady:
         e.ready = e.ready_since = now;
+        break;
+      case TaskState::kRunning:
+        e.running_since = now;
         break;
       case TaskState::kPaused:
         open_pause(e, std::nullopt, effects.gates);
@@ -76,7 +88,9 @@ void Core::note_changes(Moment now, Effects& effects) {
     e.stoppers += 1;
     effects.stops.push_back({&e, e.scope, e.token});
     if (e.parked != nullptr) effects.gates.push_back(std::exchange(e.parked, nullptr));
-    open_pause(e, cancel_error(e), effects.gates);
+    const TaskError why = cancel_error(e);
+    if (roster_.cause(ref) == graph::CancelCause::kPauseTimeout) effects.warnings.push_back(why.message);
+    open_pause(e, why, effects.gates);
   }
   roster_.clear_effects();
 }
@@ -120,8 +134,23 @@ void Core::perform(Effects& effects) {
     if (last != nullptr) last->open();
   }
   for (const std::shared_ptr<Gate>& gate : effects.gates) gate->open();
+  for (const std::string& warning : effects.warnings) log(ILogger::Level::kWarning, warning);
   if (observer_) deliver();
 }
+
+void Core::log(ILogger::Level level, std::string_view message) const {
+  try {
+    logger_->log(level, message);
+  } catch (...) {  // Whoever comes by here is not the one to tell that the logger does not work.
+  }
+}
+
+namespace {
+std::string observer_threw(const TaskEvent& event, std::string_view what) {
+  std::string text = "an observer threw at an event of task '";
+  return text.append(event.task_id).append("': ").append(what);
+}
+}  // namespace
 
 void Core::deliver() {
   std::deque<TaskEvent> batch;
@@ -137,7 +166,10 @@ void Core::deliver() {
     for (const TaskEvent& event : batch) {
       try {
         observer_(event);
-      } catch (...) {  // An observer has nobody to report to; the next event is delivered all the same.
+      } catch (const std::exception& error) {  // The next event is delivered all the same.
+        log(ILogger::Level::kError, observer_threw(event, error.what()));
+      } catch (...) {
+        log(ILogger::Level::kError, observer_threw(event, "something that is no std::exception"));
       }
     }
     if (batch.empty()) break;
@@ -388,6 +420,7 @@ Entry* Core::run_one(Entry& e, bool may_go_on) {
     attempt = roster_.attempts(e.ref);
     stop = roster_.is_stopping(e.ref);  // Cancelled between the choice and the start.
     e.worker = executor_->worker();
+    if (slices_.on()) e.slice_from = executor_->now();
     e.progress = 0;
     e.note.clear();
     e.attention.store(stop || roster_.pause_pending(e.ref), std::memory_order_relaxed);
@@ -488,7 +521,16 @@ void Core::checkpoint(Entry& e) {
     perform(effects);
     // It goes on, or is to stop, or is to pause again: the next round says which.
     if (!gate->wait()) interrupted(e);
+    if (config_.trace_slices > 0) went_on(e);
   }
+}
+
+// A body that was parked runs again, perhaps on another thread: that is a slice of its own.
+void Core::went_on(Entry& e) {
+  sync::MutexLock lock(mutex_);
+  if (roster_.state(e.ref) != TaskState::kRunning) return;
+  e.worker = executor_->worker();
+  e.slice_from = executor_->now();
 }
 
 // The runtime around a parked stage was cancelled: that is a cancel of the task.

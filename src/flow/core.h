@@ -5,7 +5,7 @@
 //
 //   collect()   Reads the roster's changes (times, events, who waits) and stops, then picks tasks while some may start.
 //   perform()   Starts the picked, lets the parked go on, tells the stopping, opens the gates of those who wait, and
-//               delivers events.
+//               delivers events and warnings.
 //
 // An Executor says where stages run. It knows nothing of states.
 //
@@ -28,6 +28,7 @@
 
 #include "base/sync.h"
 #include "flow/gate.h"
+#include "flow/slices.h"
 #include "rota/fiber/nursery.h"
 #include "rota/flow/scheduler.h"
 #include "rota/graph/roster.h"
@@ -63,7 +64,9 @@ struct Entry {
   double progress = 0;
   std::string note;
   Moment submitted{}, ready{}, started{}, ended{}, ready_since{};
-  std::int64_t queue_wait_ns = 0;
+  Moment running_since{};  // While it is Running.
+  std::int64_t queue_wait_ns = 0, run_ns = 0;
+  std::optional<Moment> slice_from;  // While its body runs, and runs are recorded.
   std::uint32_t worker = 0;
 };
 
@@ -90,7 +93,8 @@ class Executor {
 
 class Core {
  public:
-  Core(const SchedulerConfig& config, std::uint64_t max_running);
+  // `logger` is default_logger() if it is null.
+  Core(const SchedulerConfig& config, std::uint64_t max_running, std::shared_ptr<ILogger> logger);
   // The executor needs the core: it comes after. Before anything else.
   void set_executor(std::unique_ptr<Executor> executor) { executor_ = std::move(executor); }
   // Cancels and waits for everything, then shuts the executor down.
@@ -111,6 +115,7 @@ class Core {
   [[nodiscard]] SchedulerStats stats() const;
   void check_invariants() const;
   [[nodiscard]] std::vector<TaskInfo> report() const;
+  Result<void> write_trace(std::ostream& out) const;
 
   // For executors.
   void run(Entry& entry);
@@ -135,6 +140,7 @@ class Core {
     std::vector<Entry*> starts;
     std::vector<Stop> stops;
     std::vector<std::shared_ptr<Gate>> gates;
+    std::vector<std::string> warnings;
     Moment wake = Moment::never();
   };
 
@@ -145,22 +151,27 @@ class Core {
   void note_changes(Moment now, Effects& effects) ROTA_REQUIRES(mutex_);
   void note_end(Entry& entry, Effects& effects) ROTA_REQUIRES(mutex_);
   [[nodiscard]] TaskError cancel_error(const Entry& entry) const ROTA_REQUIRES(mutex_);
-  [[nodiscard]] TaskInfo info_of(const Entry& entry) const ROTA_REQUIRES(mutex_);
+  [[nodiscard]] TaskInfo info_of(const Entry& entry, Moment now) const ROTA_REQUIRES(mutex_);
   void perform(Effects& effects);
+  void log(ILogger::Level level, std::string_view message) const ROTA_EXCLUDES(mutex_);
   void deliver();
   void interrupted(Entry& entry);
+  void went_on(Entry& entry);
+  [[nodiscard]] Slice slice_of(const Entry& entry, TaskState state, Moment end) const ROTA_REQUIRES(mutex_);
   void look_at_clock();
   Entry* run_one(Entry& entry, bool may_go_on);
   Result<void> call_stage(Entry& entry, StageContext& context);
 
   const SchedulerConfig config_;
   const std::uint64_t max_running_;
+  const std::shared_ptr<ILogger> logger_;
   std::unique_ptr<Executor> executor_;
   Observer observer_;  // Set before the first submit.
 
   mutable sync::Mutex mutex_;
   Roster roster_ ROTA_GUARDED_BY(mutex_);
   std::deque<Entry> entries_ ROTA_GUARDED_BY(mutex_);  // By TaskRef. What it holds stays where it is.
+  SliceLog slices_ ROTA_GUARDED_BY(mutex_);
   std::deque<TaskEvent> events_ ROTA_GUARDED_BY(mutex_);
   bool delivering_ ROTA_GUARDED_BY(mutex_) = false;
   std::vector<std::shared_ptr<Gate>> flush_waiters_ ROTA_GUARDED_BY(mutex_);

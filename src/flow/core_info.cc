@@ -1,4 +1,6 @@
 // What a scheduler tells about its tasks, and the interface around the core.
+#include <algorithm>
+
 #include "flow/core.h"
 
 namespace rota::flow {
@@ -58,7 +60,7 @@ TaskError Core::cancel_error(const Entry& e) const {
   }
 }
 
-TaskInfo Core::info_of(const Entry& e) const {
+TaskInfo Core::info_of(const Entry& e, Moment now) const {
   TaskInfo info;
   info.descriptor = e.descriptor;
   info.descriptor.paused_from = roster_.paused_from(e.ref);
@@ -72,6 +74,8 @@ TaskInfo Core::info_of(const Entry& e) const {
   info.started = std::chrono::nanoseconds(e.started.ns);
   info.ended = std::chrono::nanoseconds(graph::is_terminal(info.state) ? e.ended.ns : 0);
   info.queue_wait = std::chrono::nanoseconds(e.queue_wait_ns);
+  info.run_time = std::chrono::nanoseconds(e.run_ns);
+  if (info.state == TaskState::kRunning) info.run_time += std::chrono::nanoseconds(now.ns - e.running_since.ns);
   info.worker = e.worker;
   return info;
 }
@@ -79,7 +83,7 @@ TaskInfo Core::info_of(const Entry& e) const {
 Result<TaskInfo> Core::info(std::string_view id) const {
   sync::MutexLock lock(mutex_);
   ROTA_TRY_ASSIGN(const TaskRef ref, find(id));
-  return info_of(entry(ref));
+  return info_of(entry(ref), executor_->now());
 }
 
 Result<TaskState> Core::state(std::string_view id) const {
@@ -118,8 +122,41 @@ std::vector<TaskInfo> Core::report() const {
   sync::MutexLock lock(mutex_);
   std::vector<TaskInfo> all;
   all.reserve(entries_.size());
-  for (const Entry& e : entries_) all.push_back(info_of(e));
+  const Moment now = executor_->now();
+  for (const Entry& e : entries_) all.push_back(info_of(e, now));
   return all;
+}
+
+Slice Core::slice_of(const Entry& e, TaskState state, Moment end) const {
+  return {.task = e.ref.value() - 1,
+          .worker = e.worker,
+          .attempt = roster_.attempts(e.ref),
+          .state = state,
+          .begin_ns = e.slice_from->ns,
+          .end_ns = std::max(end.ns, e.slice_from->ns)};
+}
+
+Result<void> Core::write_trace(std::ostream& out) const {
+  std::vector<Slice> slices;
+  std::vector<std::string> names;
+  std::uint64_t dropped = 0;
+  {
+    sync::MutexLock lock(mutex_);
+    if (!slices_.on()) {
+      return Error{ErrorCode::kFailedPrecondition,
+                   "this scheduler records no trace; make it with SchedulerConfig::trace_slices > 0"};
+    }
+    const Moment now = executor_->now();
+    slices = slices_.slices();
+    dropped = slices_.dropped();
+    names.reserve(entries_.size());
+    for (const Entry& e : entries_) {
+      names.push_back(e.descriptor.task_id);
+      if (e.slice_from) slices.push_back(slice_of(e, TaskState::kRunning, now));
+    }
+  }
+  const auto name = [&names](std::uint32_t task) { return names[task]; };
+  return write_slices(slices, dropped, max_running_ == 1 ? 1 : config_.workers, name, out);
 }
 
 void Core::check_invariants() const {
@@ -155,6 +192,7 @@ class Scheduler final : public IScheduler {
   }
   [[nodiscard]] SchedulerStats stats() const override { return core_->stats(); }
   [[nodiscard]] std::vector<TaskInfo> report() const override { return core_->report(); }
+  Result<void> write_trace(std::ostream& out) const override { return core_->write_trace(out); }
   Result<void> wait(std::string_view id) override { return core_->wait(id); }
   void wait_all() override { core_->wait_all(); }
   void observe(Observer observer) override { core_->observe(std::move(observer)); }

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "flow/drawing.h"
+#include "flow/slices.h"
+
 namespace rota::flow {
 
 namespace {
@@ -103,33 +106,50 @@ Error Flow::cycle_error(std::span<const std::uint32_t> waits) const {
   return Error{ErrorCode::kInvalidArgument, std::move(text)}.with("reason", "cycle");
 }
 
-std::string Flow::graphviz() const {
-  std::string text = "digraph flow {\n";
+detail::Drawing Flow::drawing() const {
+  detail::Drawing drawing;
+  drawing.tasks.reserve(nodes_.size());
   for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
-    std::string quoted;
-    for (const char c : label(i)) {
-      if (c == '"' || c == '\\') quoted += '\\';
-      quoted += c;
+    detail::Drawing::Task& task = drawing.tasks.emplace_back(detail::Drawing::Task{.name = label(i)});
+    const Recorded* run = recorded(i);
+    if (run == nullptr) continue;
+    if (run->begin_ns < 0) {
+      task.state = TaskState::kCancelled;
+      continue;
     }
-    text += "  n" + std::to_string(i) + " [label=\"" + quoted + "\"];\n";
+    task.state = run->succeeded ? TaskState::kSucceeded : TaskState::kFailed;
+    task.run_ns = run->end_ns - run->begin_ns;
   }
-  for (const Edge& edge : edges_) {
-    text += "  n" + std::to_string(edge.from) + " -> n" + std::to_string(edge.to) + ";\n";
-  }
-  return text + "}\n";
+  drawing.edges.reserve(edges_.size());
+  for (const Edge& edge : edges_) drawing.edges.push_back({edge.from, edge.to});
+  return drawing;
 }
 
-std::string Flow::mermaid() const {
-  std::string text = "flowchart LR\n";
-  for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
-    std::string quoted;
-    for (const char c : label(i)) quoted += c == '"' ? std::string("#quot;") : std::string(1, c);
-    text += "  n" + std::to_string(i) + "[\"" + quoted + "\"]\n";
+std::string Flow::graphviz() const { return detail::graphviz(drawing()); }
+std::string Flow::mermaid() const { return detail::mermaid(drawing()); }
+
+std::vector<std::string> Flow::critical_path() const {
+  std::vector<std::string> names;
+  for (const std::uint32_t i : detail::critical_path(drawing())) names.push_back(label(i));
+  return names;
+}
+
+Result<void> Flow::write_trace(std::ostream& out) const {
+  if (recorded_.empty()) {
+    return Error{ErrorCode::kFailedPrecondition, "no run of this flow was recorded; call record() before run()"};
   }
-  for (const Edge& edge : edges_) {
-    text += "  n" + std::to_string(edge.from) + " --> n" + std::to_string(edge.to) + "\n";
+  std::vector<detail::Slice> slices;
+  for (std::uint32_t i = 0; i < recorded_.size(); ++i) {
+    const Recorded& run = recorded_[i];
+    if (run.begin_ns < 0) continue;
+    slices.push_back({.task = i,
+                      .worker = run.worker,
+                      .state = run.succeeded ? TaskState::kSucceeded : TaskState::kFailed,
+                      .begin_ns = run.begin_ns,
+                      .end_ns = run.end_ns});
   }
-  return text;
+  const auto name = [this](std::uint32_t task) { return label(task); };
+  return detail::write_slices(slices, 0, recorded_workers_, name, out);
 }
 
 }  // namespace rota::flow

@@ -56,6 +56,10 @@ class FlowRun {
 
   Result<void> run() {
     flow_.counts_ = {};
+    if (flow_.record_) {
+      flow_.recorded_.assign(flow_.nodes_.size(), {});
+      recorded_ = flow_.recorded_.data();
+    }
     if (flow_.has_results_) {
       for (FlowNode* node : flow_.nodes_) node->act(node, NodeAction::kDropResult);
     }
@@ -157,6 +161,20 @@ class FlowRun {
   bool call(std::uint32_t index) {
     if (any_lost_.load(std::memory_order_relaxed) && is_skipped(index)) [[unlikely]]  // Partner: see the top.
       return false;
+    if (recorded_ != nullptr) [[unlikely]]
+      return call_recorded(index);
+    return call_node(index);
+  }
+  // Each task writes its own; run() has the nursery closed, and so all of them behind it, when it returns.
+  [[gnu::noinline]] bool call_recorded(std::uint32_t index) {
+    Flow::Recorded& record = recorded_[index];
+    record.worker = fiber::detail::current_worker()->index;
+    record.begin_ns = fiber::now().count();
+    record.succeeded = call_node(index);
+    record.end_ns = fiber::now().count();
+    return record.succeeded;
+  }
+  bool call_node(std::uint32_t index) {
     try {
       FlowNode* node = flow_.nodes_[index];
       node->act(node, NodeAction::kRun);
@@ -241,6 +259,7 @@ class FlowRun {
 
   Flow& flow_;
   const bool solo_;
+  Flow::Recorded* recorded_ = nullptr;  // By task; null unless this run is recorded.
   const std::unique_ptr<sync::Atomic<std::uint32_t>[]> counters_;
   sync::Atomic<bool> any_lost_{false};
   sync::Mutex mutex_;
@@ -264,6 +283,7 @@ Result<void> Flow::run(fiber::Runtime& runtime) {
   const auto body = [&]() -> Result<void> {
     detail::FlowRun run(*this, workers == 1);
     if (!attributes_.empty()) ROTA_TRY(run.set_order(workers));
+    if (record_) recorded_workers_ = workers;
     return run.run();
   };
   const fiber::detail::Worker* worker = fiber::detail::current_worker();

@@ -103,9 +103,9 @@ class ThreadExecutor final : public Executor {
 }  // namespace detail
 
 Result<std::unique_ptr<IScheduler>> create_simple_scheduler(const SchedulerConfig& config,
-                                                            std::shared_ptr<ILogger> /*logger*/) {
+                                                            std::shared_ptr<ILogger> logger) {
   ROTA_TRY_ASSIGN(const SchedulerConfig full, config.checked());
-  auto core = std::make_unique<detail::Core>(full, 1);
+  auto core = std::make_unique<detail::Core>(full, 1, std::move(logger));
   core->set_executor(std::make_unique<detail::ThreadExecutor>(*core));
   return detail::make_scheduler(std::move(core));
 }

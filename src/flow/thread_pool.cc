@@ -122,8 +122,8 @@ class FiberExecutor final : public Executor {
 };
 
 std::unique_ptr<IScheduler> make(const SchedulerConfig& config, std::unique_ptr<fiber::Runtime> owned,
-                                 fiber::Runtime& runtime) {
-  auto core = std::make_unique<Core>(config, ~std::uint64_t{0});
+                                 fiber::Runtime& runtime, std::shared_ptr<ILogger> logger) {
+  auto core = std::make_unique<Core>(config, ~std::uint64_t{0}, std::move(logger));
   core->set_executor(std::make_unique<FiberExecutor>(*core, std::move(owned), runtime));
   return make_scheduler(std::move(core));
 }
@@ -132,20 +132,26 @@ std::unique_ptr<IScheduler> make(const SchedulerConfig& config, std::unique_ptr<
 }  // namespace detail
 
 Result<std::unique_ptr<IScheduler>> create_thread_pool_scheduler(const SchedulerConfig& config,
-                                                                 std::shared_ptr<ILogger> /*logger*/) {
+                                                                 std::shared_ptr<ILogger> logger) {
   ROTA_TRY_ASSIGN(const SchedulerConfig full, config.checked());
   ROTA_TRY_ASSIGN(std::unique_ptr<fiber::Runtime> runtime, fiber::Runtime::create({.worker_count = full.workers}));
   fiber::Runtime& borrowed = *runtime;
-  return detail::make(full, std::move(runtime), borrowed);
+  return detail::make(full, std::move(runtime), borrowed, std::move(logger));
 }
 
 Result<std::unique_ptr<IScheduler>> create_thread_pool_scheduler(const SchedulerConfig& config,
-                                                                 std::shared_ptr<ILogger> /*logger*/,
+                                                                 std::shared_ptr<ILogger> logger,
                                                                  fiber::Runtime& runtime) {
+  if (logger == nullptr) logger = default_logger();
   SchedulerConfig wanted = config;
   wanted.workers = static_cast<std::uint32_t>(runtime.stats().workers.size());
   ROTA_TRY_ASSIGN(const SchedulerConfig full, wanted.checked());
-  return detail::make(full, nullptr, runtime);
+  if (config.workers != 0 && config.workers != full.workers) {
+    logger->log(ILogger::Level::kWarning, std::to_string(config.workers) +
+                                              " workers were asked for, but the runtime has " +
+                                              std::to_string(full.workers) + "; it stays as it is");
+  }
+  return detail::make(full, nullptr, runtime, std::move(logger));
 }
 
 }  // namespace rota::flow

@@ -1,6 +1,7 @@
 // How a scheduler is made, and the environment variables that say so (G-10).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -47,6 +48,8 @@ struct SchedulerConfig {
   ResourceBudget budget{.cpu_slots_hard = 0, .ram_mb_soft = 0, .vram_mb_soft = 0};
   AgingPolicy aging{};
   PausePolicy pause{};
+  // Keeps that many of the latest runs of tasks, for write_trace(); the oldest goes first. 0: no trace. At most 2^24.
+  std::size_t trace_slices = 0;
 
   // The same with defaults filled in, or a sentence that says what is wrong.
   [[nodiscard]] Result<SchedulerConfig> checked() const;

@@ -23,6 +23,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iosfwd>
 #include <map>
 #include <memory>
 #include <new>
@@ -49,6 +50,7 @@ class FlowTask;
 namespace detail {
 
 class FlowRun;
+struct Drawing;
 
 enum class NodeAction : std::uint8_t { kRun, kDropResult, kDestroy };
 
@@ -191,7 +193,15 @@ class Flow {
     std::uint64_t succeeded = 0, failed = 0, skipped = 0;
   };
   [[nodiscard]] const Counts& counts() const { return counts_; }
-  // The graph as text: for Graphviz, and for Markdown pages.
+  // From the next run on each task's time is kept; without it a run does not look at the clock.
+  void record(bool on = true) { record_ = on; }
+  // What the latest run that was recorded says. A slice a task, for ui.perfetto.dev and chrome://tracing, as
+  // IScheduler::write_trace() does; FailedPrecondition if there was no such run, IoError.
+  Result<void> write_trace(std::ostream& out) const;
+  // The names of the tasks on the critical path (see rota/flow/picture.h); empty if there was no such run.
+  [[nodiscard]] std::vector<std::string> critical_path() const;
+  // The graph as text: for Graphviz, and for Markdown pages; after a run that was recorded with times and the critical
+  // path marked.
   [[nodiscard]] std::string graphviz() const;
   [[nodiscard]] std::string mermaid() const;
 
@@ -207,6 +217,17 @@ class Flow {
     std::int32_t priority = 0;
     ResourceDemand demand{};
   };
+
+  struct Recorded {  // Of one task; with a negative begin it did not run.
+    std::int64_t begin_ns = -1, end_ns = -1;
+    std::uint32_t worker = 0;
+    bool succeeded = false;
+  };
+  // Of a run that was recorded, or null.
+  [[nodiscard]] const Recorded* recorded(std::uint32_t index) const {
+    return index < recorded_.size() ? &recorded_[index] : nullptr;
+  }
+  [[nodiscard]] detail::Drawing drawing() const;
 
   void edge(std::uint32_t from, std::uint32_t to) {
     edges_.push_back({from, to});
@@ -240,6 +261,9 @@ class Flow {
   std::vector<std::uint32_t> starts_, targets_, waits_;
   std::unique_ptr<fiber::Runtime> runtime_;
   Counts counts_;
+  bool record_ = false;
+  std::vector<Recorded> recorded_;  // By task; empty if no run was recorded.
+  std::uint32_t recorded_workers_ = 0;
 };
 
 template <class T>

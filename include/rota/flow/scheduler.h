@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <iosfwd>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,6 +52,7 @@ struct TaskInfo {
   std::optional<TaskError> error;
   std::chrono::nanoseconds submitted{0}, ready{0}, started{0}, ended{0};  // `started` is of the latest attempt.
   std::chrono::nanoseconds queue_wait{0};                                 // Ready and not running, altogether.
+  std::chrono::nanoseconds run_time{0};                                   // Running, altogether; until now if it is.
   std::uint32_t worker = 0;                                               // Which thread ran it last.
 };
 
@@ -102,6 +104,11 @@ class IScheduler {
   // Every task, in the order of submission.
   [[nodiscard]] virtual std::vector<TaskInfo> report() const = 0;
 
+  // The latest SchedulerConfig::trace_slices runs of tasks, for ui.perfetto.dev and chrome://tracing: a track a worker
+  // (and further ones, where stages that waited overlap), a slice a run, with the task's id, what the run ended as, and
+  // which attempt it was. rota/flow/picture.h draws the graph. FailedPrecondition if that number is 0; IoError.
+  virtual Result<void> write_trace(std::ostream& out) const = 0;
+
   // Waits until the task is terminal: nothing, or its error.
   virtual Result<void> wait(std::string_view task_id) = 0;
   // Waits until every task is terminal.
@@ -114,6 +121,9 @@ class IScheduler {
   virtual void flush_events() = 0;
 };
 
+// The `logger` (default_logger() if null) hears of what nobody is told otherwise: an observer that threw, a task that
+// was cancelled because it came to no checkpoint, a setting that has no effect.
+//
 // Stages run as fibers on `config.workers` threads. InvalidArgument if the configuration makes no sense.
 Result<std::unique_ptr<IScheduler>> create_thread_pool_scheduler(const SchedulerConfig& config,
                                                                  std::shared_ptr<ILogger> logger = nullptr);

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "rota/fiber.h"
@@ -91,11 +92,24 @@ Workflow film(int images, int step_ms) {
   return film;
 }
 
+// A whole number from `low` to 10,000, or -1.
+int number(const char* text, int low) {
+  char* end = nullptr;
+  const long value = std::strtol(text, &end, 10);
+  return end == text || *end != '\0' || value < low || value > 10'000 ? -1 : static_cast<int>(value);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int images = argc > 1 ? std::atoi(argv[1]) : 6;
-  const int step_ms = argc > 2 ? std::atoi(argv[2]) : 40;
+  const int images = argc > 1 ? number(argv[1], 1) : 6;
+  const int step_ms = argc > 2 ? number(argv[2], 0) : 40;
+  if (argc > 3 || images < 0 || step_ms < 0) {
+    const bool asked = argc == 2 && std::string_view(argv[1]) == "--help";
+    std::fputs("usage: story [images, 1 to 10000; 6] [a step's length in ms, 0 to 10000; 40]\n",
+               asked ? stdout : stderr);
+    return asked ? 0 : 2;
+  }
   auto scheduler = rota::flow::create_scheduler(
       {.workers = 4, .budget = {.cpu_slots_hard = 4, .ram_mb_soft = 6000, .vram_mb_soft = 12'000}});
   if (!scheduler.ok()) {

@@ -215,18 +215,20 @@ Figures run_blocked(unsigned threads, std::uint64_t count) {
     fibers::condition_variable gate;
     bool open = false;
     std::atomic<std::uint64_t> started{0}, passed{0};
-    std::vector<fibers::fiber> tasks(count);
-    // The smallest stack that the library accepts; a pool writes a link into each stack's far end, malloc does not.
-    fibers::fixedsize_stack stacks(8 * 1024);
+    std::vector<fibers::fiber> tasks;
+    tasks.reserve(count);
+    // 8 KiB, the least that the library accepts, overflows in its own wait; a pool would write a link into each stack's
+    // far end, malloc does not.
+    fibers::fixedsize_stack stacks(16 * 1024);
     const double before_bytes = bench::resident_bytes();
     const std::uint64_t start = now_ns();
-    for (fibers::fiber& task : tasks) {
-      task = launch(stacks, [&] {
+    for (std::uint64_t i = 0; i < count; ++i) {
+      tasks.push_back(launch(stacks, [&] {
         std::unique_lock lock(mutex);
         started.fetch_add(1, std::memory_order_relaxed);
         while (!open) gate.wait(lock);
         passed.fetch_add(1, std::memory_order_relaxed);
-      });
+      }));
     }
     while (started.load() < count) boost::this_fiber::yield();
     const std::uint64_t made = now_ns();

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "fiber/testing.h"
 #include "rota/fiber.h"
 
 namespace rota::fiber {
@@ -14,23 +15,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t kSeeds = ROTA_TSAN ? 3 : 30;
-
-// Runs the body in profile `cluster`: once on real workers and under some seeds in deterministic mode.
 template <class F>
-void in_all_modes(F&& body, std::uint64_t first_seed = 0) {
-  for (std::uint64_t seed = first_seed; seed <= kSeeds && !::testing::Test::HasFailure(); ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    Config config{.worker_count = 3, .profile = Profile::kCluster};
-    if (seed > 0) config.deterministic_seed = seed;
-    Runtime runtime(config);
-    runtime.run(body);
-  }
+void in_cluster(F&& body) {
+  in_all_modes(body, 0, Profile::kCluster);
 }
-// Only in deterministic mode: where a sleep lasts until everything that can run has run.
 template <class F>
-void in_virtual_time(F&& body) {
-  in_all_modes(body, 1);
+void in_virtual_cluster(F&& body) {
+  in_all_modes(body, 1, Profile::kCluster);
 }
 
 template <class F>
@@ -74,7 +65,7 @@ Result<int> count_of(const Actor<Message>& actor, std::chrono::nanoseconds limit
 
 // Contract: F-27. Messages are handled one at a time, in the order of each sender; ask() brings the answer.
 TEST(Actor, HandlesMessagesOneByOne) {
-  in_all_modes([] {
+  in_cluster([] {
     with_actors({}, [](ActorSupervisor& actors) {
       const Actor<Message> counter = actors.start<Message>("counter", [] { return Counter(); });
       with_scope([&](Nursery& n) {
@@ -93,7 +84,7 @@ TEST(Actor, HandlesMessagesOneByOne) {
 
 // Contract: F-27. A function will do as well; the mailbox is a bounded channel that pushes back.
 TEST(Actor, AMailboxPushesBack) {
-  in_virtual_time([] {
+  in_virtual_cluster([] {
     Event go;
     std::vector<int> seen;
     with_actors({}, [&](ActorSupervisor& actors) {
@@ -121,7 +112,7 @@ TEST(Actor, AMailboxPushesBack) {
 
 // Contract: F-27. One that fails starts again with a new state; the mailbox stays; whoever asked it is told.
 TEST(Actor, IsRestartedWithItsMailbox) {
-  in_all_modes([] {
+  in_cluster([] {
     int made = 0;
     with_actors({.max_restarts = 3}, [&](ActorSupervisor& actors) {
       const Actor<Message> other = actors.start<Message>("other", [] { return Counter(); });
@@ -147,7 +138,7 @@ TEST(Actor, IsRestartedWithItsMailbox) {
 
 // Contract: F-27. One for all: when one fails, all start again with new states.
 TEST(Actor, AllAreRestartedTogether) {
-  in_all_modes([] {
+  in_cluster([] {
     with_actors({.on_failure = OnFailure::kRestartAll, .max_restarts = 3}, [](ActorSupervisor& actors) {
       const Actor<Message> one = actors.start<Message>("one", [] { return Counter(); });
       const Actor<Message> two = actors.start<Message>("two", [] { return Counter(); });
@@ -166,7 +157,7 @@ TEST(Actor, AllAreRestartedTogether) {
 
 // Contract: F-27. Beyond the rate the supervisor gives up: all actors end, and the scope fails with a clear error.
 TEST(Actor, GivesUpBeyondTheRate) {
-  in_all_modes([] {
+  in_cluster([] {
     std::optional<Actor<Message>> kept;
     const auto [code, what] = thrown([&] {
       with_actors({.max_restarts = 2, .window = 1h}, [&](ActorSupervisor& actors) {
@@ -202,7 +193,7 @@ TEST(Actor, TheWindowMoves) {
 
 // Contract: F-27. Without restarts the failure itself is what the scope fails with.
 TEST(Actor, GivesUpAtOnceIfAsked) {
-  in_all_modes([] {
+  in_cluster([] {
     const auto [code, what] = thrown([] {
       with_actors({.on_failure = OnFailure::kGiveUp}, [](ActorSupervisor& actors) {
         const Actor<Message> counter = actors.start<Message>("counter", [] { return Counter(); });
@@ -217,7 +208,7 @@ TEST(Actor, GivesUpAtOnceIfAsked) {
 
 // Contract: F-27. A factory that throws is a failure like any other.
 TEST(Actor, AFactoryMayFail) {
-  in_all_modes([] {
+  in_cluster([] {
     int tries = 0;
     with_actors({.max_restarts = 3}, [&](ActorSupervisor& actors) {
       const Actor<Message> counter = actors.start<Message>("counter", [&tries] {
@@ -233,7 +224,7 @@ TEST(Actor, AFactoryMayFail) {
 
 // Contract: F-27, F-11. An actor that is out of budget is recharged by its supervisor and goes on with its state.
 TEST(Actor, IsRechargedByItsSupervisor) {
-  in_all_modes([] {
+  in_cluster([] {
     with_actors({.recharge = {.ops = 100, .channel_ops = 20}}, [](ActorSupervisor& actors) {
       const Actor<Message> counter = actors.start<Message>(
           "counter", [] { return Counter(); }, {.grant = Grant{.budget = Budget{.ops = 50, .channel_ops = 10}}});
@@ -247,7 +238,7 @@ TEST(Actor, IsRechargedByItsSupervisor) {
 
 // Contract: F-27, F-11. Or it is restarted, or the supervisor gives up when the pool is dry.
 TEST(Actor, ExhaustionCanBeAFailure) {
-  in_all_modes([] {
+  in_cluster([] {
     with_actors({.on_exhausted = OnActorExhausted::kFail, .max_restarts = 100}, [](ActorSupervisor& actors) {
       const Actor<Message> counter = actors.start<Message>(
           "counter", [] { return Counter(); }, {.grant = Grant{.budget = Budget{.ops = 50, .channel_ops = 10}}});
@@ -276,7 +267,7 @@ TEST(Actor, ExhaustionCanBeAFailure) {
 
 // Contract: F-27. stop() drains or drops; what is dropped tells whoever asked; nothing is started afterwards.
 TEST(Actor, StopDrainsOrDrops) {
-  in_all_modes([] {
+  in_cluster([] {
     Event go;
     int handled = 0;
     const auto make = [&] {
@@ -312,7 +303,7 @@ TEST(Actor, StopDrainsOrDrops) {
 // Contract: F-27. Structured: when the nursery around it is cancelled, or its body throws, the actors end; whoever asks
 // later is refused. At every moment of their lives.
 TEST(Actor, EndsWithItsNursery) {
-  in_all_modes([] {
+  in_cluster([] {
     for (int moment = 0; moment < 6; ++moment) {
       sync::Atomic<int> alive{0};
       struct State {
@@ -347,7 +338,7 @@ TEST(Actor, EndsWithItsNursery) {
 
 // Contract: F-27. A limit on a question: Timeout; the late answer goes nowhere.
 TEST(Actor, AskHasALimit) {
-  in_all_modes([] {
+  in_cluster([] {
     with_actors({}, [](ActorSupervisor& actors) {
       bool late = true;
       const Actor<Message> slow = actors.start<Message>("slow", [&late] {

@@ -6,27 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "fiber/testing.h"
 #include "rota/fiber.h"
 
 namespace rota::fiber {
 namespace {
 
 using namespace std::chrono_literals;
-
-// A runtime costs ThreadSanitizer as much as a hundred of them otherwise.
-constexpr std::uint64_t kSeeds = ROTA_TSAN ? 4 : 40;
-
-// Runs the body once on real workers and under some seeds in deterministic mode.
-template <class F>
-void in_all_modes(F&& body) {
-  for (std::uint64_t seed = 0; seed <= kSeeds && !::testing::Test::HasFailure(); ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    Config config{.worker_count = 3};
-    if (seed > 0) config.deterministic_seed = seed;
-    Runtime runtime(config);
-    runtime.run(body);
-  }
-}
 
 // Contract: F-24. What can happen, happens; the handler gets the value; the position comes back.
 TEST(Select, TakesWhatIsReady) {

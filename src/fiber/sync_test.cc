@@ -7,42 +7,13 @@
 #include <thread>
 #include <vector>
 
+#include "fiber/testing.h"
 #include "rota/fiber.h"
 
 namespace rota::fiber {
 namespace {
 
 using namespace std::chrono_literals;
-
-// A runtime costs ThreadSanitizer as much as a hundred of them otherwise.
-constexpr std::uint64_t kSeeds = ROTA_TSAN ? 4 : 40;
-
-// Runs the body once on real workers and under some seeds in deterministic mode.
-template <class F>
-void in_all_modes(F&& body, std::uint64_t first_seed = 0) {
-  for (std::uint64_t seed = first_seed; seed <= kSeeds && !::testing::Test::HasFailure(); ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    Config config{.worker_count = 3};
-    if (seed > 0) config.deterministic_seed = seed;
-    Runtime runtime(config);
-    runtime.run(body);
-  }
-}
-// Only in deterministic mode: where a sleep lasts until everything that can run has run.
-template <class F>
-void in_virtual_time(F&& body) {
-  in_all_modes(body, 1);
-}
-
-template <class F>
-ErrorCode code_thrown(F&& f) {
-  try {
-    f();
-  } catch (const FiberError& error) {
-    return error.code();
-  }
-  return ErrorCode::kOk;
-}
 
 // Contract: F-25. One at a time, on more workers than cores; a worker whose task waits runs others.
 TEST(Mutex, ExcludesOnManyWorkers) {

@@ -15,10 +15,9 @@
 // still only one.
 #pragma once
 
-#include <sched.h>
-
 #include <cstdint>
 
+#include "fiber/wait_word.h"
 #include "rota/detail/sync.h"
 #include "rota/fiber/detail/core.h"
 
@@ -69,13 +68,7 @@ class BiasedLock {
     std::uint32_t owned = kOwned;
     state_.compare_exchange_strong(owned, kRevoking, std::memory_order_relaxed);
     heavy_fence();  // Partner: lock_as()'s light_fence().
-    for (std::uint32_t spins = 0; busy_.load(std::memory_order_acquire) != 0; ++spins) {
-      if (spins < 128) {
-        sync::cpu_pause();
-      } else {
-        sched_yield();
-      }
-    }
+    for (ShortWait pause; busy_.load(std::memory_order_acquire) != 0;) pause.round();
     state_.store(kShared, std::memory_order_release);
   }
 

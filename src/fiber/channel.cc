@@ -2,7 +2,6 @@
 #include "rota/fiber/channel.h"
 
 #include <mutex>
-#include <thread>
 
 #include "fiber/channel_ops.h"
 #include "rota/assert.h"
@@ -40,9 +39,8 @@ constexpr std::uint16_t kFewestSpins = 4;
 constexpr std::uint16_t kMostSpins = 256;
 
 bool may_spin(const Worker* worker, const ChannelCore* channel) {
-  static const std::uint32_t cores = std::thread::hardware_concurrency();
   return !worker->solo && (worker->hooks & kHookDeterministic) == 0 && channel->capacity > 0 && worker->handoff == 0 &&
-         worker->deque.peek() == 0 && worker->runtime->worker_count <= cores;
+         worker->deque.peek() == 0 && !worker->runtime->crowded;
 }
 
 // REQUIRES: the lock is held, which is released.

@@ -14,6 +14,7 @@
 #include "fiber/io_slot.h"
 #include "fiber/reactor.h"
 #include "fiber/runtime_core.h"
+#include "fiber/waiting.h"
 
 namespace rota::fiber {
 
@@ -26,20 +27,16 @@ struct IoWait {
   IoWaiter waiter;
   IoSlot* slot;
   RuntimeCore* runtime;
+  Nanoseconds deadline;  // Or kNever.
   bool published = false;
-  Timer timer;
+  WakeTimer timer{};
 };
-
-void fire_timeout(Timer* timer) {
-  auto* wait = static_cast<IoWait*>(timer->context);
-  wake(wait->runtime, wait->waiter.fiber, WakeReason::kTimeout);
-}
 
 // Runs when the fiber has left its stack. Nobody resumes it before this has returned.
 bool publish_wait(Worker* /*worker*/, void* argument) {
   auto* wait = static_cast<IoWait*>(argument);
   wait->published = true;
-  if (wait->timer.at != kNever) add_timer(wait->runtime, &wait->timer);
+  if (wait->deadline != kNever) wait->timer.arm(wait->runtime, wait->waiter.fiber, wait->deadline);
   wait->slot->lock.unlock();
   return true;
 }
@@ -54,10 +51,8 @@ bool publish_wait(Worker* /*worker*/, void* argument) {
   Reactor* reactor = runtime->reactor.get();
   // Before the lock: linking the nursery may run callbacks of a cancellation, and one of them may close this slot.
   if (Record* task = worker->fiber->task; !task->has_entry()) register_task(task, worker->fiber);
-  IoWait wait{{worker->fiber}, slot, runtime, false, {}};
-  wait.timer.at = deadline == std::chrono::nanoseconds::max() ? kNever : deadline.count();
-  wait.timer.fire = fire_timeout;
-  wait.timer.context = &wait;
+  static_assert(std::chrono::nanoseconds::max().count() == kNever);
+  IoWait wait{{worker->fiber}, slot, runtime, deadline.count()};
   IoQueue& queue = slot->waiting[static_cast<std::size_t>(direction)];
   reactor->begin_wait();
   slot->lock.lock();
@@ -73,10 +68,8 @@ bool publish_wait(Worker* /*worker*/, void* argument) {
   queue.add(&wait.waiter);
   end_use(slot);  // Whoever closes it now has to wait for the lock, and finds the waiter.
   const WakeReason reason = park(worker, publish_wait, &wait, true, what);
-  if (wait.published) {
-    if (wait.timer.at != kNever) runtime->timers.remove(&wait.timer);  // It neither fires nor is firing any more.
-    if (reason != WakeReason::kDone) slot->lock.lock();
-  }
+  wait.timer.disarm(runtime);  // It neither fires nor is firing any more.
+  if (wait.published && reason != WakeReason::kDone) slot->lock.lock();
   if (!wait.published || reason != WakeReason::kDone) {  // Not published: the lock is still this fiber's.
     if (wait.waiter.queued) queue.remove(&wait.waiter);
     slot->lock.unlock();

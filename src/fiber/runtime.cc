@@ -15,6 +15,7 @@
 #include "fiber/reactor.h"
 #include "fiber/runtime_core.h"
 #include "fiber/trace.h"
+#include "fiber/waiting.h"
 #include "rota/assert.h"
 #include "rota/fiber/nursery.h"
 #include "rota/fiber/time.h"
@@ -490,37 +491,31 @@ Result<void> sleep_until(std::chrono::nanoseconds time) {
     std::this_thread::sleep_for(time - now());
     return {};
   }
-  struct Sleep {
-    Timer timer;
-    RuntimeCore* runtime;
-    Fiber* fiber;
-  } sleep{{}, worker->runtime, worker->fiber};
   if (cancelled_now(worker)) return ErrorCode::kCancelled;
-  if (time.count() <= worker->runtime->now()) {
+  RuntimeCore* runtime = worker->runtime;
+  if (time.count() <= runtime->now()) {
     yield();
     return {};
   }
-  sleep.timer.at = time.count();
-  sleep.timer.context = &sleep;
-  sleep.timer.fire = [](Timer* timer) {
-    auto* fired = static_cast<Sleep*>(timer->context);
-    wake(fired->runtime, fired->fiber, WakeReason::kTimeout);
-  };
+  struct Sleep {
+    Fiber* fiber;
+    Nanoseconds until;
+    WakeTimer timer{};
+  } sleep{worker->fiber, time.count()};
   const auto publish = [](Worker* running, void* argument) {
     auto* waiting = static_cast<Sleep*>(argument);
-    add_timer(running->runtime, &waiting->timer);
+    waiting->timer.arm(running->runtime, waiting->fiber, waiting->until);
     return true;
   };
   const WakeReason reason = park(worker, publish, &sleep, true, "the clock");
-  if (reason == WakeReason::kCancelled) {
-    // Not published if it was cancelled before it slept.
-    if (!sleep.timer.done.load(std::memory_order_acquire)) sleep.runtime->timers.remove(&sleep.timer);
-    return ErrorCode::kCancelled;
-  }
-  sleep.runtime->timers.remove(&sleep.timer);  // Waits until the callback has let go of it.
-  return {};
+  sleep.timer.disarm(runtime);
+  return reason == WakeReason::kCancelled ? Result<void>(ErrorCode::kCancelled) : Result<void>();
 }
 
-Result<void> sleep_for(std::chrono::nanoseconds duration) { return sleep_until(now() + duration); }
+Result<void> sleep_for(std::chrono::nanoseconds duration) {
+  const std::chrono::nanoseconds start = now();
+  constexpr auto kLongest = std::chrono::nanoseconds::max();
+  return sleep_until(duration > kLongest - start ? kLongest : start + duration);
+}
 
 }  // namespace rota::fiber

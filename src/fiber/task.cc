@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "fiber/runtime_core.h"
+#include "fiber/waiting.h"
 #include "rota/fiber/both.h"
 #include "rota/fiber/meter.h"
 
@@ -217,8 +218,9 @@ struct alignas(8) OutsideWaiter {  // Aligned so that the tag's bit is free.
 struct JoinWait {
   Record* record;
   Fiber* fiber;
-  Timer* timer;  // Null without a limit. Started after the switch: one that fired earlier would wake nobody.
-  bool published;
+  Nanoseconds deadline;  // kNever without a limit. The timer starts after the switch: fired earlier, it wakes nobody.
+  WakeTimer timer{};
+  bool published = false;
 };
 
 bool publish_join(Worker* worker, void* argument) {
@@ -226,7 +228,7 @@ bool publish_join(Worker* worker, void* argument) {
   if (!publish_waiter(wait->record, reinterpret_cast<std::uintptr_t>(wait->fiber))) return false;
   // The fiber is not resumed before this returns, so its frame is still there.
   wait->published = true;
-  if (wait->timer != nullptr) add_timer(worker->runtime, wait->timer);
+  if (wait->deadline != kNever) wait->timer.arm(worker->runtime, wait->fiber, wait->deadline);
   return true;
 }
 
@@ -252,12 +254,6 @@ bool join_outside(Record* record, const std::chrono::nanoseconds* timeout) {
   }
   return true;
 }
-
-struct JoinTimer {
-  Timer timer;
-  RuntimeCore* runtime;
-  Fiber* fiber;
-};
 
 }  // namespace
 
@@ -292,19 +288,10 @@ bool join_slow(Record* record, const std::chrono::nanoseconds* timeout) {
       return true;
     }
   }
-  JoinTimer timer{{}, runtime, self};
-  JoinWait wait{record, self, timeout == nullptr ? nullptr : &timer.timer, false};
-  if (timeout != nullptr) {
-    if (timeout->count() <= 0) return false;
-    timer.timer.at = runtime->now() + timeout->count();
-    timer.timer.context = &timer;
-    timer.timer.fire = [](Timer* fired) {
-      auto* self_timer = static_cast<JoinTimer*>(fired->context);
-      wake(self_timer->runtime, self_timer->fiber, WakeReason::kTimeout);
-    };
-  }
+  if (timeout != nullptr && timeout->count() <= 0) return false;
+  JoinWait wait{record, self, deadline_of(runtime, timeout)};
   const WakeReason reason = park(worker, publish_join, &wait, true, "a task");
-  if (wait.published && timeout != nullptr) runtime->timers.remove(&timer.timer);
+  wait.timer.disarm(runtime);
   if (reason != WakeReason::kDone) {
     if (wait.published) withdraw_waiter(record, reinterpret_cast<std::uintptr_t>(self));
     if (is_terminal_now(record)) return true;

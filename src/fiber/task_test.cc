@@ -330,5 +330,22 @@ TEST(Task, ThreadsOutsideWait) {
   EXPECT_EQ(sum.load(), 8 * 4950 + 100 * 28);
 }
 
+// Contract: F-2, F-25. A limit beyond what the clock can show is no limit.
+TEST(Task, ALimitBeyondTheClockIsNone) {
+  for (const std::uint64_t seed : {1U, 2U}) {
+    Runtime runtime({.worker_count = 2, .deterministic_seed = seed});
+    runtime.run([] {
+      with_scope([](Nursery& nursery) {
+        Task<void> sleeper = nursery.spawn([] { (void)sleep_for(std::chrono::hours(1)); });
+        EXPECT_TRUE(sleeper.wait_for(std::chrono::nanoseconds::max()));
+        Task<ErrorCode> forever = nursery.spawn([] { return sleep_for(std::chrono::nanoseconds::max()).code(); });
+        EXPECT_FALSE(forever.wait_for(std::chrono::hours(1)));
+        forever.cancel();
+        EXPECT_EQ(forever.get(), ErrorCode::kCancelled);
+      });
+    });
+  }
+}
+
 }  // namespace
 }  // namespace rota::fiber

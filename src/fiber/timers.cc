@@ -1,9 +1,8 @@
 #include "fiber/timers.h"
 
-#include <sched.h>
-
 #include <mutex>
 
+#include "fiber/wait_word.h"
 #include "rota/assert.h"
 
 namespace rota::fiber::detail {
@@ -32,13 +31,7 @@ bool Timers::remove(Timer* timer) {
   lock_.unlock();
   // Firing on another worker just now, or fired: wait for the few instructions that are left.
   // Acquire, partner: fire_due()'s release.
-  for (int spins = 0; !timer->done.load(std::memory_order_acquire); ++spins) {
-    if (spins < 200) {
-      sync::cpu_pause();
-    } else {
-      sched_yield();
-    }
-  }
+  for (ShortWait pause; !timer->done.load(std::memory_order_acquire);) pause.round();
   return false;
 }
 

@@ -17,8 +17,6 @@ inline Worker* waiting_worker(const char* what) {
     throw_outside_runtime(what);
   return worker;
 }
-// The current task is cancelled: throws Cancelled, or BudgetExhausted if that is why.
-[[noreturn]] void throw_cancelled();
 
 // When a wait that begins now and lasts `timeout` ends; kNever without one.
 Nanoseconds deadline_of(const RuntimeCore* runtime, const std::chrono::nanoseconds* timeout);

@@ -64,7 +64,6 @@ struct ForkFrame : Fork {
   }
 };
 
-[[noreturn]] void throw_cancelled();
 // The child was not at hand: waits for it. Its result is in its record on return; throws what the scope ends with.
 void join_fork(Fork* fork);
 // In a handler: the body, or the child called in place, has thrown. As fail_scope(), and drops the child's result.
@@ -113,11 +112,8 @@ auto both(F&& f, G&& g)
   ForkFrame<std::remove_reference_t<G>, B> fork(g);
   Fiber* fiber = worker->fiber;
   NurseryCore& core = fork.core;
-  core.owner_task = fiber->task;
-  core.owner = fiber;
-  core.outer = fiber->scope;
+  describe_scope(&core, fiber);
   core.local = 1;
-  core.seen_epoch.store(fiber->task->nursery->seen_epoch.load(std::memory_order_relaxed), std::memory_order_relaxed);
   const Item item = item_of(&fork);
   worker->deque.push(item);
   fiber->scope = &core;

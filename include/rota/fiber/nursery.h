@@ -50,16 +50,20 @@ std::shared_ptr<SupervisorState> supervise(NurseryCore* nursery);
 PoolAudit pool_audit(NurseryCore* nursery);
 void sample_spawn(Record* record);
 
-[[gnu::always_inline]] inline void open_nursery(NurseryCore* core) {
-  Worker* worker = current_worker();
-  if (worker == nullptr) [[unlikely]]
-    throw_outside_runtime("a nursery");
-  Fiber* fiber = worker->fiber;
+// Says whose scope it is. It is one from the moment that fiber->scope points to it.
+[[gnu::always_inline]] inline void describe_scope(NurseryCore* core, Fiber* fiber) {
   core->owner_task = fiber->task;
   core->owner = fiber;
   core->outer = fiber->scope;
   core->seen_epoch.store(fiber->task->nursery->seen_epoch.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  fiber->scope = core;
+}
+
+[[gnu::always_inline]] inline void open_nursery(NurseryCore* core) {
+  Worker* worker = current_worker();
+  if (worker == nullptr) [[unlikely]]
+    throw_outside_runtime("a nursery");
+  describe_scope(core, worker->fiber);
+  worker->fiber->scope = core;
   if ((worker->hooks & ~kHookMeter) != 0) [[unlikely]]
     open_slow(worker, core);
 }

@@ -40,6 +40,9 @@ struct ResultRecord : Record {
 // The exception that stands for the record's outcome when nothing was stored (cancelled in the queue, overflow).
 [[noreturn]] [[gnu::cold]] void throw_outcome(Record* record, std::exception_ptr* slot);
 
+// The current task is cancelled: throws Cancelled, or BudgetExhausted if that is why.
+[[noreturn]] void throw_cancelled();
+
 // Waits until `record` is terminal. False when the time ran out. Throws Cancelled if the waiter is cancelled.
 bool join_slow(Record* record, const std::chrono::nanoseconds* timeout);
 // Runs a task that is not plain: cancelled, sampled, traced, metered. Finishes it, too.

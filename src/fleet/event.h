@@ -1,0 +1,272 @@
+// Events: everything that the brain decided. Applying the events of a log, in order, gives the state; nothing else
+// does.
+//
+// An event may lean on the command that it came from (a submitted workflow, a result) instead of repeating it: both are
+// in one record, and apply() gets both. What follows from an event without a choice is not an event of its own: that
+// a success makes successors ready, that the last task ends a stage.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "fleet/command.h"
+#include "fleet/ids.h"
+
+namespace rota::fleet {
+
+struct PolicyChanged {
+  static constexpr std::string_view kName = "PolicyChanged";
+  ROTA_FIELDS()
+};
+
+struct WorkerRegistered {
+  static constexpr std::string_view kName = "WorkerRegistered";
+  WorkerId worker{};
+  ROTA_FIELDS(worker)
+};
+
+struct WorkersSeen {
+  static constexpr std::string_view kName = "WorkersSeen";
+  std::vector<WorkerId> workers{};
+  ROTA_FIELDS(workers)
+};
+
+enum class WorkerChange : std::uint8_t {
+  kDraining,     // It asked to leave.
+  kLeft,         // It left, with nothing running.
+  kUnreachable,  // Its heartbeat is missing, or somebody knows that it is dead.
+  kBack,         // It was heard again.
+  kDisabledByHand,
+  kEnabledByHand,
+  kDisabledElastic,
+  kEnabledElastic,
+};
+struct WorkerChanged {
+  static constexpr std::string_view kName = "WorkerChanged";
+  WorkerId worker{};
+  WorkerChange change = WorkerChange::kDraining;
+  ROTA_FIELDS(worker, change)
+};
+
+struct CachesReported {
+  static constexpr std::string_view kName = "CachesReported";
+  WorkerId worker{};
+  ROTA_FIELDS(worker)
+};
+
+struct WorkflowAccepted {
+  static constexpr std::string_view kName = "WorkflowAccepted";
+  WorkflowId workflow{};
+  bool throttle = false;  // The client should slow down.
+  ROTA_FIELDS(workflow, throttle)
+};
+
+// No worker that is registered now could ever run the stage. It waits for one, for the grace.
+struct PlacementWarned {
+  static constexpr std::string_view kName = "PlacementWarned";
+  WorkflowId workflow{};
+  std::uint32_t stage = 0;
+  std::string requirement{};  // "gpu.memory: 80 GiB a device"
+  WorkerId nearest{};         // None, if there is no worker.
+  ROTA_FIELDS(workflow, stage, requirement, nearest)
+};
+
+// Its references and its condition were looked at, and it may run.
+struct TaskReadied {
+  static constexpr std::string_view kName = "TaskReadied";
+  TaskId task{};
+  ROTA_FIELDS(task)
+};
+struct TaskSkipped {
+  static constexpr std::string_view kName = "TaskSkipped";
+  TaskId task{};
+  ROTA_FIELDS(task)
+};
+
+enum class Affinity : std::uint8_t { kNone, kDataLocality, kPreviouslyExecuted, kSameZone };
+enum class Why : std::uint8_t {
+  kOnlyWorkerAvailable,
+  kLeastLoaded,  // queue_depth
+  kResourceFit,  // available, required: cpu
+  kAffinity,     // affinity
+  kScore,        // score = (lambda * throughput - (1 - lambda) * cost) + jitter
+  kSticky,       // Its parent's weights are there.
+  kPinned,       // To a worker, by its spec, its workflow (static_worker) or its type (fixed_pipeline).
+  kFirstFit,
+  kRoundRobin,
+  kRandom,
+};
+// Why a task runs where it does (B-3). Which numbers mean something depends on `why`; the others are 0.
+struct Reasoning {
+  Why why = Why::kOnlyWorkerAvailable;
+  Affinity affinity = Affinity::kNone;
+  std::uint32_t candidates = 0;
+  std::uint32_t reuse_hits = 0;
+  std::uint32_t queue_depth = 0;
+  std::int64_t available = 0;
+  std::int64_t required = 0;
+  std::int64_t lambda = 0;
+  std::int64_t throughput = 0;
+  std::int64_t cost = 0;
+  std::int64_t jitter = 0;
+  std::int64_t score = 0;
+  ROTA_FIELDS(why, affinity, candidates, reuse_hits, queue_depth, available, required, lambda, throughput, cost, jitter,
+              score)
+};
+
+// A task of a merged execution beside the one that leads it.
+struct Member {
+  TaskId task{};
+  std::uint32_t attempt = 0;
+  ROTA_FIELDS(task, attempt)
+};
+
+struct TaskAssigned {
+  static constexpr std::string_view kName = "TaskAssigned";
+  TaskId task{};
+  std::uint32_t attempt = 0;
+  WorkerId worker{};
+  std::uint64_t devices = 0;  // Bit i: the worker's GPU i.
+  bool queued = false;        // It waits at the worker until what it needs is free there.
+  std::vector<Member> members{};
+  Reasoning reasoning{};
+  ROTA_FIELDS(task, attempt, worker, devices, queued, members, reasoning)
+};
+
+// A task that was queued at its worker has what it needs now.
+struct TaskStarted {
+  static constexpr std::string_view kName = "TaskStarted";
+  TaskId task{};
+  std::uint64_t devices = 0;
+  ROTA_FIELDS(task, devices)
+};
+
+struct TaskSucceeded {
+  static constexpr std::string_view kName = "TaskSucceeded";
+  TaskId task{};
+  std::uint32_t attempt = 0;
+  ROTA_FIELDS(task, attempt)
+};
+
+struct TaskFailed {
+  static constexpr std::string_view kName = "TaskFailed";
+  TaskId task{};
+  FailureKind kind = FailureKind::kError;
+  bool dependency_failure = false;
+  TaskId parent_task_id{};  // The task whose failure or cancellation is the root of it; none for the root itself.
+  std::string message{};
+  ROTA_FIELDS(task, kind, dependency_failure, parent_task_id, message)
+};
+
+enum class RequeueReason : std::uint8_t {
+  kFailed,  // An attempt failed and another is allowed. Spends an attempt, as do the next three.
+  kWorkerLost,
+  kKilledForMemory,
+  kTimedOut,
+  kPreempted,  // From here on: no attempt is spent.
+  kUndeliverable,
+  kStickyWorkerBusy,  // Not sent anywhere: it waits for its parent's worker.
+  kGang,              // Another of its gang stopped.
+  kRetried,           // By hand.
+};
+struct TaskRequeued {
+  static constexpr std::string_view kName = "TaskRequeued";
+  TaskId task{};
+  RequeueReason reason = RequeueReason::kFailed;
+  std::int64_t not_before_ns = 0;  // Wall time; 0: at once.
+  std::int64_t memory_bytes = 0;   // What it asks for from now on; 0: as before.
+  ROTA_FIELDS(task, reason, not_before_ns, memory_bytes)
+};
+
+struct TaskCancelled {
+  static constexpr std::string_view kName = "TaskCancelled";
+  TaskId task{};
+  bool dependency_failure = false;
+  TaskId parent_task_id{};
+  ROTA_FIELDS(task, dependency_failure, parent_task_id)
+};
+
+struct TaskPaused {
+  static constexpr std::string_view kName = "TaskPaused";
+  TaskId task{};
+  ROTA_FIELDS(task)
+};
+struct TaskResumed {
+  static constexpr std::string_view kName = "TaskResumed";
+  TaskId task{};
+  ROTA_FIELDS(task)
+};
+
+// A running task is to stop, and its worker will report that it has.
+enum class StopReason : std::uint8_t { kCancel, kPreempt, kGang };
+struct StopRequested {
+  static constexpr std::string_view kName = "StopRequested";
+  TaskId task{};
+  StopReason reason = StopReason::kCancel;
+  TaskId for_task{};  // Whose sake it is for.
+  ROTA_FIELDS(task, reason, for_task)
+};
+
+struct CheckpointSaved {
+  static constexpr std::string_view kName = "CheckpointSaved";
+  TaskId task{};
+  ROTA_FIELDS(task)
+};
+
+struct PriorityChanged {
+  static constexpr std::string_view kName = "PriorityChanged";
+  ROTA_FIELDS()
+};
+
+struct QuotaChanged {
+  static constexpr std::string_view kName = "QuotaChanged";
+  ROTA_FIELDS()
+};
+
+// A workflow or a type that a worker owned by the dispatch mode is free again: the worker is gone.
+struct BindingDropped {
+  static constexpr std::string_view kName = "BindingDropped";
+  WorkflowId workflow{};
+  std::string type{};
+  ROTA_FIELDS(workflow, type)
+};
+
+enum class Outcome : std::uint8_t { kRunning, kSucceeded, kFailed, kCancelled };
+struct WorkflowEnded {
+  static constexpr std::string_view kName = "WorkflowEnded";
+  WorkflowId workflow{};
+  Outcome outcome = Outcome::kSucceeded;
+  ROTA_FIELDS(workflow, outcome)
+};
+
+struct WorkflowForgotten {
+  static constexpr std::string_view kName = "WorkflowForgotten";
+  WorkflowId workflow{};
+  ROTA_FIELDS(workflow)
+};
+
+// The coordinator looked at the fleet; the next time is an interval later.
+struct ElasticPolled {
+  static constexpr std::string_view kName = "ElasticPolled";
+  ROTA_FIELDS()
+};
+
+// The place in this list is the number in the log: append, never reorder.
+using Event =
+    std::variant<PolicyChanged, WorkerRegistered, WorkersSeen, WorkerChanged, CachesReported, WorkflowAccepted,
+                 PlacementWarned, TaskReadied, TaskSkipped, TaskAssigned, TaskStarted, TaskSucceeded, TaskFailed,
+                 TaskRequeued, TaskCancelled, TaskPaused, TaskResumed, StopRequested, CheckpointSaved, PriorityChanged,
+                 QuotaChanged, BindingDropped, WorkflowEnded, WorkflowForgotten, ElasticPolled>;
+using Events = std::vector<Event>;
+
+std::string_view to_string(WorkerChange change);
+std::string_view to_string(Affinity affinity);
+std::string_view to_string(Why why);
+std::string_view to_string(RequeueReason reason);
+std::string_view to_string(StopReason reason);
+std::string_view to_string(Outcome outcome);
+
+}  // namespace rota::fleet

@@ -1,0 +1,87 @@
+// Every setting that a decision depends on. It is part of the state: a change of it is a command in the log like any
+// other, so that a replay decides under what was in force at that time.
+//
+// Fractions are in billionths (kOne is 1): nothing is decided by floating point.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string_view>
+
+#include "fleet/fields.h"
+
+namespace rota::fleet {
+
+inline constexpr std::int64_t kOne = 1'000'000'000;
+
+// ORCHESTRATOR_DISPATCH_MODE
+enum class DispatchMode : std::uint8_t { kAdaptive, kStaticWorker, kFixedPipeline, kStaticRoundRobin };
+// ORCHESTRATOR_WORKER_SELECTION: how one of the workers that could take a task is chosen.
+enum class Selection : std::uint8_t {
+  kScore,
+  kFirstFit,
+  kMinSatisfying,
+  kRoundRobin,
+  kLeastLoaded,
+  kRandom,
+  kAffinity,
+};
+
+std::string_view to_string(DispatchMode mode);
+std::string_view to_string(Selection selection);
+
+struct ElasticPolicy {
+  bool enable = false;                      // ENABLE_ELASTIC_SCALING
+  std::int64_t disable_idle_ms = 60'000;    // ELASTIC_AUTO_DISABLE_IDLE_SEC
+  std::int64_t disable_queue_most = 0;      // ELASTIC_AUTO_DISABLE_QUEUE_MAX
+  std::int64_t enable_queue_threshold = 0;  // ELASTIC_AUTO_ENABLE_QUEUE_THRESHOLD
+  std::int64_t least_active = 1;            // ELASTIC_AUTO_MIN_ACTIVE_WORKERS
+  std::int64_t poll_ms = 30'000;            // ELASTIC_AUTO_POLL_INTERVAL_SEC
+  std::int64_t cooldown_ms = 60'000;        // ELASTIC_AUTO_TOGGLE_COOLDOWN_SEC
+  ROTA_FIELDS(enable, disable_idle_ms, disable_queue_most, enable_queue_threshold, least_active, poll_ms, cooldown_ms)
+  friend auto operator<=>(const ElasticPolicy&, const ElasticPolicy&) = default;
+};
+
+struct Policy {
+  DispatchMode mode = DispatchMode::kAdaptive;
+  Selection selection = Selection::kScore;
+  std::int64_t lambda_inference = 400'000'000;  // SCHEDULER_LAMBDA_INFERENCE
+  std::int64_t lambda_training = 800'000'000;   // SCHEDULER_LAMBDA_TRAINING
+  std::int64_t lambda_other = 500'000'000;      // SCHEDULER_LAMBDA_OTHER
+  std::int64_t jitter = 1'000'000;              // SCHEDULER_SELECTION_JITTER
+
+  std::int64_t aging_interval_ms = 10'000;
+  std::int64_t aging_boost = 1;
+  bool prefer_started = false;
+
+  bool context_reuse = true;              // ENABLE_CONTEXT_REUSE
+  std::int64_t cache_ttl_ms = 3'600'000;  // WORKER_CACHE_TTL_SEC
+  bool stickiness = true;                 // ENABLE_STAGE_WEIGHT_STICKINESS
+  bool merge = true;                      // ENABLE_TASK_MERGE
+  std::int64_t merge_most = 4;            // TASK_MERGE_MAX_BATCH_SIZE
+  bool preemption = false;                // ENABLE_PREEMPTION
+  bool fair_share = false;                // ENABLE_FAIR_SHARE
+
+  // Tasks that may wait at a worker for what runs there, so that it need not ask for the next; they are taken back by
+  // nobody, so that more than 0 trades placement for speed.
+  std::int64_t max_queue_per_worker = 0;
+  std::int64_t heartbeat_ttl_ms = 30'000;
+  std::int64_t no_worker_grace_ms = 60'000;  // TASK_NO_WORKER_GRACE_SEC
+
+  // Backpressure: unfinished tasks over live workers times `backlog_per_worker`.
+  std::int64_t backlog_per_worker = 1'000'000;
+  std::int64_t reject_threshold = kOne;
+
+  std::int64_t retention_ms = 24LL * 3600 * 1000;  // How long an ended workflow is remembered.
+  std::int64_t result_most_bytes = 1 << 20;
+
+  ElasticPolicy elastic{};
+
+  ROTA_FIELDS(mode, selection, lambda_inference, lambda_training, lambda_other, jitter, aging_interval_ms, aging_boost,
+              prefer_started, context_reuse, cache_ttl_ms, stickiness, merge, merge_most, preemption, fair_share,
+              max_queue_per_worker, heartbeat_ttl_ms, no_worker_grace_ms, backlog_per_worker, reject_threshold,
+              retention_ms, result_most_bytes, elastic)
+  friend auto operator<=>(const Policy&, const Policy&) = default;
+};
+
+}  // namespace rota::fleet

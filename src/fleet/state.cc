@@ -1,0 +1,554 @@
+// How events change the state.
+#include "fleet/state.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "fleet/codec.h"
+#include "rota/assert.h"
+#include "rota/graph/ready_order.h"
+
+namespace rota::fleet {
+
+namespace {
+template <class T>
+const T& body(const Command& cause) {
+  const T* command = std::get_if<T>(&cause);
+  ROTA_ASSERT(command != nullptr, "an event of another command", T::kName);
+  return *command;
+}
+}  // namespace
+
+State::State() : policy_hash_(hash_fields(globals_.policy)) {}
+State::State(State&&) noexcept = default;
+State& State::operator=(State&&) noexcept = default;
+State::~State() = default;
+
+std::string Workflow::name_of(const Task& task) const {
+  const StageState& stage = stages[task.stage];
+  const std::string& name = spec.stages[task.stage].name;
+  if (stage.count == 1) return name;
+  return name + "[" + std::to_string(static_cast<std::size_t>(&task - tasks.data()) - stage.first) + "]";
+}
+
+WorkerStatus Worker::status(std::int64_t max_queue) const {
+  if (left) return WorkerStatus::kLeft;
+  if (!reachable) return WorkerStatus::kUnreachable;
+  if (disabled_by_hand || disabled_elastic) return WorkerStatus::kDisabled;
+  if (draining) return WorkerStatus::kDraining;
+  if (executions.empty()) return WorkerStatus::kIdle;
+  return cpu_used >= spec.cpu_millis && queued >= max_queue ? WorkerStatus::kOverloaded : WorkerStatus::kBusy;
+}
+
+// --- Reading ---
+
+const Workflow* State::find(WorkflowId id) const {
+  if (id.value() < first_workflow_ || id.value() - first_workflow_ >= workflows_.size()) return nullptr;
+  return workflows_[id.value() - first_workflow_].get();
+}
+const Task* State::find(TaskId id) const {
+  const Workflow* workflow = find(id.workflow());
+  return workflow == nullptr || id.index() >= workflow->tasks.size() ? nullptr : &workflow->tasks[id.index()];
+}
+const Worker* State::find(WorkerId id) const {
+  return id.is_none() || id.value() > workers_.size() ? nullptr : workers_[id.value() - 1].get();
+}
+const Worker* State::find_worker(std::string_view name) const {
+  const auto found = worker_names_.find(name);
+  return found == worker_names_.end() ? nullptr : find(found->second);
+}
+const Workflow* State::find_key(std::string_view key) const {
+  const auto found = keys_.find(key);
+  return found == keys_.end() ? nullptr : find(found->second);
+}
+const User* State::find_user(std::string_view name) const {
+  const auto found = user_names_.find(name);
+  return found == user_names_.end() ? nullptr : &users_[found->second];
+}
+const Workflow& State::at(WorkflowId id) const {
+  const Workflow* workflow = find(id);
+  ROTA_ASSERT(workflow != nullptr, "no such workflow", id);
+  return *workflow;
+}
+const Task& State::at(TaskId id) const {
+  const Task* task = find(id);
+  ROTA_ASSERT(task != nullptr, "no such task", id.to_string());
+  return *task;
+}
+const Worker& State::at(WorkerId id) const {
+  const Worker* worker = find(id);
+  ROTA_ASSERT(worker != nullptr, "no such worker", id);
+  return *worker;
+}
+
+std::int64_t effective_priority(const State& state, const Task& task) {
+  const Policy& policy = state.policy();
+  return graph::aged_priority(task.priority, state.now_ns() - task.since_ns, policy.aging_interval_ms * graph::kNsPerMs,
+                              policy.aging_boost);
+}
+
+std::int64_t dominant_share(const State& state, const User& user) {
+  std::int64_t cpu = 1;
+  std::int64_t memory = 1;
+  std::int64_t gpus = 1;
+  for (const Kind& kind : state.board().kinds()) {
+    cpu += kind.taking * kind.spec.cpu_millis;
+    memory += kind.taking * (kind.spec.memory_bytes >> 20);
+    gpus += kind.taking * static_cast<std::int64_t>(kind.spec.gpus.size());
+  }
+  constexpr std::int64_t kScale = 1'000'000;
+  const std::int64_t share = std::max({user.cpu_used * kScale / cpu, (user.memory_used >> 20) * kScale / memory,
+                                       user.gpus_used * kScale / gpus});
+  return share / user.weight;
+}
+
+// --- The hash ---
+
+Hash128 State::hash_of_task(TaskId id, const Task& task) {
+  Hasher hasher;
+  hasher.add(std::uint8_t{1}).add(id.value());
+  hasher.add(static_cast<std::uint64_t>(task.state) | static_cast<std::uint64_t>(task.paused_from) << 8 |
+             static_cast<std::uint64_t>(task.stop) << 16 | static_cast<std::uint64_t>(task.skipped) << 24 |
+             static_cast<std::uint64_t>(task.at_worker) << 25 | static_cast<std::uint64_t>(task.stopping) << 26 |
+             static_cast<std::uint64_t>(task.deferred) << 27 | static_cast<std::uint64_t>(task.preempts) << 28 |
+             static_cast<std::uint64_t>(task.stage) << 32);
+  hasher.add(static_cast<std::uint64_t>(task.attempt) | static_cast<std::uint64_t>(task.spent) << 32);
+  hasher.add(static_cast<std::uint64_t>(task.worker.value()) |
+             static_cast<std::uint64_t>(static_cast<std::uint32_t>(task.priority)) << 32);
+  hasher.add(task.lead.value()).add(task.since_ns).add(task.due_ns).add(task.assigned_ns).add(task.ended_ns);
+  hasher.add(task.assigned_in);
+  if (task.extra != nullptr) hasher.add(hash_fields(*task.extra));
+  return hasher.finish128();
+}
+Hash128 State::hash_of_workflow(const Workflow& workflow) {
+  const WorkflowData& data = workflow;
+  return rota::hash_of(std::uint8_t{2}, hash_fields(data), workflow.spec_hash);
+}
+Hash128 State::hash_of_worker(const Worker& worker) {
+  Hasher hasher;
+  hasher.add(std::uint8_t{3}).add(worker.id).add(worker.spec_hash);
+  hasher.add(worker.reachable).add(worker.draining).add(worker.left).add(worker.disabled_by_hand);
+  hasher.add(worker.disabled_elastic).add(worker.cpu_used).add(worker.memory_used).add(worker.devices_used);
+  hasher.add(worker.execution_set.value()).add(worker.cache_set.value()).add(worker.owner).add(worker.seen_ns);
+  hasher.add(worker.idle_since_ns).add(worker.toggled_ns).add(worker.gone_ns).add(worker.slot);
+  return hasher.finish128();
+}
+Hash128 State::hash_of_user(const User& user) { return rota::hash_of(std::uint8_t{4}, hash_fields(user)); }
+
+Hash128 State::hash() const {
+  Hasher hasher;
+  hasher.add(set_.value()).add(policy_hash_).add(globals_.now_ns).add(globals_.last_workflow).add(globals_.last_worker);
+  hasher.add(globals_.last_assigned).add(globals_.elastic_polled_ns);
+  for (const auto& [type, worker] : globals_.type_owner) hasher.add(type).add(worker);
+  return hasher.finish128();
+}
+
+Workflow& State::edit(WorkflowId id) {
+  Workflow& workflow = const_cast<Workflow&>(at(id));
+  if (!workflow.dirty) {
+    workflow.dirty = true;
+    set_.remove(workflow.hash);
+    dirty_workflows_.push_back(id);
+  }
+  return workflow;
+}
+Task& State::edit(Workflow& workflow, Task& task) {
+  if (!task.dirty) {
+    task.dirty = true;
+    set_.remove(task.hash);
+    dirty_tasks_.push_back(workflow.id_of(task));
+  }
+  return task;
+}
+Worker& State::edit(WorkerId id) {
+  Worker& worker = const_cast<Worker&>(at(id));
+  if (!worker.dirty) {
+    worker.dirty = true;
+    set_.remove(worker.hash);
+    dirty_workers_.push_back(id);
+  }
+  return worker;
+}
+User& State::edit_user(std::uint32_t index) {
+  User& user = users_[index];
+  if (!user.dirty) {
+    user.dirty = true;
+    set_.remove(user.hash);
+    dirty_users_.push_back(index);
+  }
+  return user;
+}
+TaskExtra& State::extra(Task& task) {
+  if (task.extra == nullptr) task.extra = std::make_unique<TaskExtra>();
+  return *task.extra;
+}
+
+void State::begin(std::uint64_t index, std::uint64_t logical, std::int64_t wall_ns, const Command& command) {
+  record_ = index;
+  globals_.index = index;
+  globals_.logical = logical;
+  globals_.now_ns = std::max(globals_.now_ns, wall_ns);
+  board_.expire_hints(*this);
+  fired_.clear();
+  if (std::holds_alternative<Tick>(command)) board_.take_due(*this, fired_);
+}
+
+void State::end() {
+  board_.rearm_graces(*this);
+  for (const TaskId id : dirty_tasks_) {
+    const Task* found = find(id);
+    if (found == nullptr) continue;  // Forgotten in this record.
+    Task& task = const_cast<Task&>(*found);
+    task.dirty = false;
+    task.hash = hash_of_task(id, task);
+    set_.add(task.hash);
+  }
+  for (const WorkflowId id : dirty_workflows_) {
+    const Workflow* found = find(id);
+    if (found == nullptr) continue;
+    Workflow& workflow = const_cast<Workflow&>(*found);
+    workflow.dirty = false;
+    workflow.hash = hash_of_workflow(workflow);
+    set_.add(workflow.hash);
+  }
+  for (const WorkerId id : dirty_workers_) {
+    const Worker* found = find(id);
+    if (found == nullptr) continue;
+    Worker& worker = const_cast<Worker&>(*found);
+    worker.dirty = false;
+    worker.hash = hash_of_worker(worker);
+    set_.add(worker.hash);
+  }
+  for (const std::uint32_t index : dirty_users_) {
+    User& user = users_[index];
+    user.dirty = false;
+    user.hash = hash_of_user(user);
+    set_.add(user.hash);
+  }
+  dirty_tasks_.clear();
+  dirty_workflows_.clear();
+  dirty_workers_.clear();
+  dirty_users_.clear();
+}
+
+std::int64_t State::next_due_ns() const { return board_.next_due_ns(); }
+
+void State::apply(const Event& event, const Command& cause) {
+  std::visit([&](const auto& e) { on(e, cause); }, event);
+}
+
+// --- Policy and users ---
+
+void State::on(const PolicyChanged&, const Command& cause) {
+  globals_.policy = body<SetPolicy>(cause).policy;
+  policy_hash_ = hash_fields(globals_.policy);
+  if (globals_.policy.mode != DispatchMode::kFixedPipeline) globals_.type_owner.clear();
+  if (globals_.policy.mode != DispatchMode::kStaticWorker) {
+    each_worker([&](const Worker& worker) {
+      if (!worker.owner.is_none()) edit(worker.id).owner = WorkflowId();
+    });
+    each_workflow([&](const Workflow& workflow) {
+      if (!workflow.bound.is_none()) edit(workflow.id).bound = WorkerId();
+    });
+  }
+  rebuild();
+}
+
+std::uint32_t State::user_index(const std::string& name) {
+  const auto [place, fresh] = user_names_.try_emplace(name, static_cast<std::uint32_t>(users_.size()));
+  if (fresh) {
+    User& user = users_.emplace_back();
+    user.name = name;
+    user.dirty = true;
+    dirty_users_.push_back(place->second);
+  }
+  return place->second;
+}
+
+void State::on(const QuotaChanged&, const Command& cause) {
+  const auto& quota = body<SetQuota>(cause);
+  User& user = edit_user(user_index(quota.user));
+  user.weight = quota.weight;
+  user.cpu_limit = quota.cpu_millis;
+  user.memory_limit = quota.memory_bytes;
+  user.gpu_limit = quota.gpus;
+  user.task_limit = quota.tasks;
+}
+
+// --- Workers ---
+
+void State::on(const WorkerRegistered& e, const Command& cause) {
+  const auto& command = body<RegisterWorker>(cause);
+  if (find(e.worker) == nullptr) {
+    ROTA_ASSERT(e.worker.value() == workers_.size() + 1, "workers are numbered as they come");
+    Worker& fresh = *workers_.emplace_back(std::make_unique<Worker>());
+    fresh.id = e.worker;
+    fresh.spec = command.worker;
+    fresh.spec_hash = hash_fields(fresh.spec);
+    fresh.dirty = true;
+    dirty_workers_.push_back(e.worker);
+    globals_.last_worker = e.worker;
+    worker_names_[fresh.spec.name] = e.worker;
+    board_.add_worker(*this, fresh, false);
+  }
+  Worker& worker = edit(e.worker);
+  ROTA_ASSERT(worker.executions.empty(), "what it ran was taken back");
+  worker.reachable = true;
+  worker.draining = worker.left = false;
+  worker.seen_ns = worker.idle_since_ns = now_ns();
+  touch_caches(worker, command.caches);
+  board_.fleet_changed(*this);
+  board_.refit(*this, worker);
+  live_workers_ = 0;
+  each_worker([&](const Worker& each) { live_workers_ += each.live() ? 1 : 0; });
+  board_.arm({now_ns() + policy().heartbeat_ttl_ms * graph::kNsPerMs, Timer::Kind::kHeartbeat, e.worker.value()});
+}
+
+void State::on(const WorkersSeen& e, const Command&) {
+  for (const WorkerId id : e.workers) edit(id).seen_ns = now_ns();
+}
+
+void State::on(const WorkerChanged& e, const Command&) {
+  Worker& worker = edit(e.worker);
+  switch (e.change) {
+    case WorkerChange::kDraining:
+      worker.draining = true;
+      break;
+    case WorkerChange::kLeft:
+      ROTA_ASSERT(worker.executions.empty());
+      worker.left = true;
+      break;
+    case WorkerChange::kUnreachable:
+      worker.reachable = false;
+      break;
+    case WorkerChange::kBack:
+      worker.reachable = true;
+      worker.seen_ns = worker.idle_since_ns = now_ns();
+      board_.arm({now_ns() + policy().heartbeat_ttl_ms * graph::kNsPerMs, Timer::Kind::kHeartbeat, e.worker.value()});
+      break;
+    case WorkerChange::kDisabledByHand:
+      worker.disabled_by_hand = true;
+      break;
+    case WorkerChange::kEnabledByHand:
+      worker.disabled_by_hand = worker.disabled_elastic = false;
+      worker.idle_since_ns = now_ns();
+      break;
+    case WorkerChange::kDisabledElastic:
+      worker.disabled_elastic = true;
+      worker.toggled_ns = now_ns();
+      break;
+    case WorkerChange::kEnabledElastic:
+      worker.disabled_elastic = false;
+      worker.toggled_ns = worker.idle_since_ns = now_ns();
+      break;
+  }
+  if (!worker.live()) {
+    worker.gone_ns = now_ns();
+    board_.worker_gone(worker, now_ns());
+  }
+  if (e.change == WorkerChange::kUnreachable) {
+    board_.arm({now_ns() + policy().retention_ms * graph::kNsPerMs, Timer::Kind::kForgetWorker, e.worker.value()});
+  }
+  if (e.change == WorkerChange::kDraining && worker.executions.empty()) board_.want_left(e.worker);
+  board_.fleet_changed(*this);
+  board_.refit(*this, worker);
+  live_workers_ = 0;
+  each_worker([&](const Worker& each) { live_workers_ += each.live() ? 1 : 0; });
+  if (!worker.live()) move_ready_tasks(e.worker);
+  if (e.change == WorkerChange::kLeft) {
+    board_.forget_worker(*this, worker);
+    const auto name = worker_names_.find(worker.spec.name);
+    if (name != worker_names_.end() && name->second == e.worker) worker_names_.erase(name);
+    workers_[e.worker.value() - 1].reset();  // It left the hash when it was edited.
+  }
+}
+
+void State::move_ready_tasks(WorkerId sticky) {
+  std::vector<TaskId> tasks;
+  board_.each_shape([&](ShapeRef, const Shape& shape) {
+    if (shape.key.only != sticky) return;
+    for (const auto& [key, ready] : shape.classes) {
+      for (const ReadyEntry& entry : ready.run) tasks.push_back(entry.task);
+      for (const ReadyEntry& entry : ready.side) tasks.push_back(entry.task);
+    }
+  });
+  std::sort(tasks.begin(), tasks.end());
+  tasks.erase(std::unique(tasks.begin(), tasks.end()), tasks.end());
+  for (const TaskId id : tasks) {
+    Workflow& workflow = const_cast<Workflow&>(at(id.workflow()));
+    Task& task = workflow.tasks[id.index()];
+    if (task.state != TaskState::kReady || task.shape == kNoShape || board_.shape(task.shape).key.only != sticky) continue;
+    board_.remove(*this, workflow, task);
+    board_.push(*this, workflow, task);
+  }
+}
+
+void State::touch_caches(Worker& worker, const std::vector<std::string>& items) {
+  for (const std::string& item : items) {
+    auto place = std::lower_bound(worker.caches.begin(), worker.caches.end(), item,
+                                  [](const CacheHint& hint, const std::string& name) { return hint.item < name; });
+    if (place == worker.caches.end() || place->item != item) {
+      place = worker.caches.insert(place, CacheHint{item, 0});
+    } else {
+      worker.cache_set.remove(hash_fields(*place));
+    }
+    place->used_ns = now_ns();
+    worker.cache_set.add(hash_fields(*place));
+    board_.hint(*this, worker, item, now_ns());
+  }
+}
+
+void State::on(const CachesReported& e, const Command& cause) {
+  touch_caches(edit(e.worker), body<ReportCaches>(cause).items);
+}
+
+// --- Workflows ---
+
+void State::on(const WorkflowAccepted& e, const Command& cause) {
+  const auto& command = body<SubmitWorkflow>(cause);
+  ROTA_ASSERT(e.workflow.value() == first_workflow_ + workflows_.size(), "workflows are numbered as they come");
+  Result<WorkflowPlan> planned = plan_workflow(command.workflow);
+  ROTA_ASSERT(planned.ok(), "an accepted workflow has no fault");
+  Workflow& workflow = *workflows_.emplace_back(std::make_unique<Workflow>());
+  workflow.id = globals_.last_workflow = e.workflow;
+  workflow.key = command.key;
+  workflow.spec = command.workflow;
+  workflow.spec_hash = hash_fields(workflow.spec);
+  workflow.priority = workflow.spec.priority;
+  workflow.submitted_ns = now_ns();
+  workflow.user = user_index(workflow.spec.user);
+  workflow.dag = std::move(planned->dag);
+  workflow.stages = std::move(planned->stages);
+  workflow.templates = std::move(planned->templates);
+  workflow.dirty = true;
+  dirty_workflows_.push_back(e.workflow);
+  if (!workflow.key.empty()) keys_[workflow.key] = e.workflow;
+  workflow.tasks.resize(planned->tasks);
+  workflow.unfinished = planned->tasks;
+  unfinished_ += planned->tasks;
+  dirty_tasks_.reserve(planned->tasks);
+  for (std::uint32_t i = 0; i < workflow.stages.size(); ++i) {
+    const StageState& stage = workflow.stages[i];
+    const auto priority = static_cast<std::int32_t>(workflow.priority + workflow.spec.stages[i].priority);
+    for (std::uint32_t t = stage.first; t < stage.first + stage.count; ++t) {
+      Task& task = workflow.tasks[t];
+      task.stage = i;
+      task.priority = priority;
+      task.dirty = true;
+      dirty_tasks_.push_back(TaskId(workflow.id, t));
+    }
+  }
+  for (std::uint32_t i = 0; i < workflow.stages.size(); ++i) {
+    if (workflow.stages[i].waits == 0) arrive(workflow, i);
+  }
+}
+
+void State::arrive(Workflow& workflow, std::uint32_t stage) {
+  const StageState& range = workflow.stages[stage];
+  for (std::uint32_t t = range.first; t < range.first + range.count; ++t) {
+    Task& task = workflow.tasks[t];
+    if (task.state == TaskState::kQueued && task.due_ns == 0) ready_or_examined(workflow, task);
+  }
+}
+
+void State::ready_or_examined(Workflow& workflow, Task& task) {
+  if (workflow.info_of(task).examine && task.attempt == 0) {
+    board_.want_examined(workflow.id_of(task));
+  } else {
+    become_ready(workflow, edit(workflow, task));
+  }
+}
+
+void State::become_ready(Workflow& workflow, Task& task) {
+  move(workflow, task, TaskState::kReady);
+  task.due_ns = 0;
+  if (task.since_ns == 0) task.since_ns = now_ns();
+  board_.push(*this, workflow, task);
+}
+
+void State::move(Workflow& workflow, Task& task, TaskState to) {
+  ROTA_ASSERT(graph::legal_transition(task.state, to), "a task goes from", graph::to_string(task.state), "to",
+              graph::to_string(to));
+  const bool was = graph::is_terminal(task.state);
+  const bool is = graph::is_terminal(to);
+  const bool ran = task.state == TaskState::kRunning;
+  task.state = to;
+  if (ran != (to == TaskState::kRunning)) workflow.running += ran ? ~0U : 1U;
+  if (was == is) return;
+  Workflow& edited = edit(workflow.id);
+  if (is) {
+    task.ended_ns = now_ns();
+    --edited.unfinished;
+    --unfinished_;
+    if (edited.unfinished == 0) board_.want_ended(workflow.id);
+  } else {
+    task.ended_ns = 0;
+    ++edited.unfinished;
+    ++unfinished_;
+    edited.outcome = Outcome::kRunning;
+    edited.ended_ns = 0;
+  }
+}
+
+void State::stage_task_done(Workflow& workflow, Task& task) {
+  StageState& stage = workflow.stages[task.stage];
+  ROTA_ASSERT(stage.unfinished > 0);
+  if (--stage.unfinished > 0) return;
+  for (const graph::TaskRef child : workflow.dag.children(graph::TaskRef(task.stage + 1))) {
+    StageState& next = workflow.stages[child.value() - 1];
+    ROTA_ASSERT(next.waits > 0);
+    if (--next.waits == 0) arrive(workflow, child.value() - 1);
+  }
+}
+
+void State::on(const WorkflowEnded& e, const Command&) {
+  Workflow& workflow = edit(e.workflow);
+  ROTA_ASSERT(workflow.unfinished == 0);
+  workflow.outcome = e.outcome;
+  workflow.ended_ns = now_ns();
+  board_.release_templates(workflow);
+  if (!workflow.bound.is_none()) {
+    const WorkerId bound = std::exchange(workflow.bound, WorkerId());
+    if (find(bound) != nullptr && at(bound).owner == e.workflow) {
+      Worker& worker = edit(bound);
+      worker.owner = WorkflowId();
+      board_.refit(*this, worker);
+    }
+  }
+  board_.arm({now_ns() + policy().retention_ms * graph::kNsPerMs, Timer::Kind::kForgetWorkflow, e.workflow.value()});
+}
+
+void State::on(const WorkflowForgotten& e, const Command&) {
+  Workflow& workflow = edit(e.workflow);
+  ROTA_ASSERT(workflow.outcome != Outcome::kRunning);
+  for (Task& task : workflow.tasks) edit(workflow, task);  // Out of the hash.
+  if (!workflow.key.empty()) keys_.erase(workflow.key);
+  workflows_[e.workflow.value() - first_workflow_].reset();
+  while (!workflows_.empty() && workflows_.front() == nullptr) {
+    workflows_.pop_front();
+    ++first_workflow_;
+  }
+}
+
+void State::on(const BindingDropped& e, const Command&) {
+  if (!e.workflow.is_none()) {
+    Workflow& workflow = edit(e.workflow);
+    const Worker* worker = find(workflow.bound);
+    workflow.bound = WorkerId();
+    if (worker != nullptr) {
+      edit(worker->id).owner = WorkflowId();
+      board_.refit(*this, *worker);
+    }
+    board_.refit_workflow(*this, e.workflow);
+  } else {
+    globals_.type_owner.erase(e.type);
+    board_.refit_type(*this, e.type);
+  }
+}
+
+void State::on(const ElasticPolled&, const Command&) {
+  globals_.elastic_polled_ns = now_ns();
+  board_.arm({now_ns() + policy().elastic.poll_ms * graph::kNsPerMs, Timer::Kind::kElastic, 0});
+}
+
+}  // namespace rota::fleet

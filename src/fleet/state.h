@@ -1,0 +1,381 @@
+// State: everything that the brain knows, as a function of the events that were applied.
+//
+// Two kinds of things live here. *Data* (the structs with ROTA_FIELDS) is what a snapshot holds and what the state's
+// hash covers. The *board* (board.h) is derived from it: who is ready in which order, who could take what. No decision
+// depends on how the board came to be, only on the data: a board that is rebuilt from a snapshot decides the same.
+//
+// Cost: applying an event touches what the event names. The hash is a sum over entities, kept up to date by taking out
+// the old hash of an entity when it is first touched in a record and putting in the new one when the record ends.
+//
+// Invariants (check_invariants()): listed there.
+// Thread safety: none; one owner.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/hash.h"
+#include "fleet/board.h"
+#include "fleet/command.h"
+#include "fleet/event.h"
+#include "fleet/ids.h"
+#include "fleet/reference.h"
+#include "rota/graph/dag.h"
+#include "rota/graph/task.h"
+#include "rota/result.h"
+
+namespace rota::fleet {
+
+using graph::TaskState;
+
+// What few tasks have.
+struct TaskExtra {
+  std::string result{};      // JSON; empty is null.
+  std::string checkpoint{};  // JSON; empty is null.
+  std::string message{};     // Of the last failure.
+  FailureKind kind = FailureKind::kError;
+  TaskId root{};                             // Whose failure or cancellation ended it; none: its own.
+  std::vector<WorkerId> failed_on{};         // Sorted.
+  std::int64_t memory_bytes = 0;             // Asked for instead of the template's, after it was killed for memory.
+  ROTA_FIELDS(result, checkpoint, message, kind, root, failed_on, memory_bytes)
+};
+
+struct TaskData {
+  TaskState state = TaskState::kQueued;
+  TaskState paused_from = TaskState::kQueued;
+  bool skipped = false;      // kSucceeded without having run.
+  bool at_worker = false;    // Assigned, and waits there for resources.
+  bool stopping = false;     // Its worker was told to stop it; `stop` says why.
+  bool deferred = false;     // It was recorded that it waits for its parent's worker.
+  bool preempts = false;     // Others were asked to make room for it.
+  StopReason stop = StopReason::kCancel;
+  std::uint32_t stage = 0;
+  std::uint32_t attempt = 0;   // Of the latest assignment, from 1 on. Fences reports.
+  std::uint32_t spent = 0;     // Attempts that count against max_attempts.
+  WorkerId worker{};           // Where it runs, or ran last.
+  TaskId lead{};               // The first task of its merged execution; itself if alone.
+  std::int32_t priority = 0;
+  std::int64_t since_ns = 0;   // Ready since; kept when it is requeued, so that it is in front again.
+  std::int64_t due_ns = 0;     // Waits until then for its next attempt; 0: does not.
+  std::int64_t assigned_ns = 0;
+  std::int64_t ended_ns = 0;
+  std::uint64_t assigned_in = 0;  // The log's record of the latest assignment: why it is where it is.
+  ROTA_FIELDS(state, paused_from, skipped, at_worker, stopping, deferred, preempts, stop, stage, attempt, spent, worker,
+              lead, priority, since_ns, due_ns, assigned_ns, ended_ns, assigned_in)
+};
+
+struct Task : TaskData {
+  std::unique_ptr<TaskExtra> extra{};
+  Hash128 hash{};            // As it is in the state's hash.
+  ShapeRef shape = kNoShape;  // Board.
+  std::uint32_t stamp = 0;   // Board: which entry of the ready queues is the valid one.
+  bool dirty = false;
+};
+
+struct StageState {
+  std::uint32_t first = 0;    // Its tasks are [first, first + count).
+  std::uint32_t count = 0;
+  std::uint32_t unfinished = 0;  // Tasks that have not succeeded.
+  std::uint32_t waits = 0;       // Stages that it needs and that have not succeeded.
+  ROTA_FIELDS(first, count, unfinished, waits)
+};
+
+// What is derived from a template once, at submission.
+struct TemplateInfo {
+  Hash128 hash{};                       // Equal templates merge.
+  std::vector<ReferenceUse> references{};  // Of payload and condition.
+  bool examine = false;                 // It has references to stages or a condition: looked at before it is ready.
+  std::uint32_t sticky = ~0U;           // The stage whose checkpoint or adapter it uses.
+  ShapeRef shape = kNoShape;            // Of a task with nothing special about it.
+};
+
+struct WorkflowData {
+  WorkflowId id{};
+  std::string key{};
+  std::int64_t priority = 0;
+  Outcome outcome = Outcome::kRunning;
+  bool started = false;  // Something of it ran.
+  WorkerId bound{};      // static_worker: whose it is.
+  std::int64_t submitted_ns = 0;
+  std::int64_t ended_ns = 0;
+  std::uint32_t unfinished = 0;  // Tasks that are not terminal.
+  ROTA_FIELDS(id, key, priority, outcome, started, bound, submitted_ns, ended_ns, unfinished)
+};
+
+struct Workflow : WorkflowData {
+  WorkflowSpec spec{};
+  Hash128 spec_hash{};
+  graph::Dag dag{};  // Of stages; a stage's number is its TaskRef - 1.
+  std::vector<StageState> stages{};
+  std::vector<Task> tasks{};
+  std::vector<TemplateInfo> templates{};
+  std::uint32_t user = 0;  // In State::users().
+  std::uint32_t running = 0;
+  Hash128 hash{};
+  bool dirty = false;
+
+  [[nodiscard]] const TaskTemplate& template_of(const Task& task) const {
+    return spec.templates[static_cast<std::size_t>(spec.stages[task.stage].use)];
+  }
+  [[nodiscard]] const TemplateInfo& info_of(const Task& task) const {
+    return templates[static_cast<std::size_t>(spec.stages[task.stage].use)];
+  }
+  [[nodiscard]] TaskId id_of(const Task& task) const {
+    return {id, static_cast<std::uint32_t>(&task - tasks.data())};
+  }
+  // "train", or "train[3]" in a stage of several.
+  [[nodiscard]] std::string name_of(const Task& task) const;
+};
+
+// One execution at a worker: a task, or several that were merged.
+struct Execution {
+  TaskId lead{};
+  std::vector<TaskId> members{};  // All of them, the lead first, until each has ended.
+  std::int64_t cpu_millis = 0;
+  std::int64_t memory_bytes = 0;
+  std::uint64_t devices = 0;
+  std::uint32_t gpus = 0;
+  std::uint32_t user = 0;  // On whose account.
+  bool queued = false;     // Holds nothing yet.
+  ROTA_FIELDS(lead, members, cpu_millis, memory_bytes, devices, gpus, user, queued)
+};
+
+struct CacheHint {
+  std::string item{};
+  std::int64_t used_ns = 0;
+  ROTA_FIELDS(item, used_ns)
+};
+
+enum class WorkerStatus : std::uint8_t { kIdle, kBusy, kOverloaded, kDraining, kUnreachable, kDisabled, kLeft };
+std::string_view to_string(WorkerStatus status);
+
+struct WorkerData {
+  WorkerId id{};
+  WorkerSpec spec{};
+  bool reachable = true;
+  bool draining = false;
+  bool left = false;
+  bool disabled_by_hand = false;
+  bool disabled_elastic = false;
+  std::int64_t cpu_used = 0;
+  std::int64_t memory_used = 0;
+  std::uint64_t devices_used = 0;
+  std::vector<Execution> executions{};  // In the order of their assignment.
+  std::vector<CacheHint> caches{};      // By item.
+  WorkflowId owner{};                   // static_worker: for whom it works.
+  std::int64_t seen_ns = 0;
+  std::int64_t idle_since_ns = 0;
+  std::int64_t toggled_ns = 0;  // By the elastic coordinator; 0: never.
+  std::int64_t gone_ns = 0;     // When it became unreachable or left.
+  std::uint32_t slot = 0;       // Its place among the workers of its kind.
+  ROTA_FIELDS(id, spec, reachable, draining, left, disabled_by_hand, disabled_elastic, cpu_used, memory_used,
+              devices_used, executions, caches, owner, seen_ns, idle_since_ns, toggled_ns, gone_ns, slot)
+};
+
+struct Worker : WorkerData {
+  std::uint32_t kind = 0;    // Board.
+  std::uint32_t queued = 0;  // Executions that are queued.
+  Hash128 spec_hash{};
+  SetHash execution_set{};  // Of executions and caches, so that a change of one costs one.
+  SetHash cache_set{};
+  Hash128 hash{};
+  bool dirty = false;
+
+  // It would take a task if it had room. (Draining, disabled, unreachable workers take none.)
+  [[nodiscard]] bool takes_tasks() const {
+    return reachable && !draining && !left && !disabled_by_hand && !disabled_elastic;
+  }
+  // It runs, or could be made to run, tasks: what is disabled can be enabled again.
+  [[nodiscard]] bool live() const { return reachable && !draining && !left; }
+  [[nodiscard]] WorkerStatus status(std::int64_t max_queue) const;
+  [[nodiscard]] std::uint32_t depth() const { return static_cast<std::uint32_t>(executions.size()); }
+};
+
+struct User {
+  std::string name{};
+  std::int64_t weight = 1;
+  std::int64_t cpu_limit = 0;
+  std::int64_t memory_limit = 0;
+  std::int64_t gpu_limit = 0;
+  std::int64_t task_limit = 0;
+  std::int64_t cpu_used = 0;
+  std::int64_t memory_used = 0;
+  std::int64_t gpus_used = 0;
+  std::int64_t tasks_used = 0;
+  ROTA_FIELDS(name, weight, cpu_limit, memory_limit, gpu_limit, task_limit, cpu_used, memory_used, gpus_used, tasks_used)
+  Hash128 hash{};
+  bool dirty = false;
+};
+
+// Numbers and small things that belong to no other entity.
+struct Globals {
+  Policy policy{};
+  std::uint64_t index = 0;    // The last record's.
+  std::uint64_t logical = 0;  // The last record's.
+  std::int64_t now_ns = 0;    // The latest wall time; never goes back.
+  WorkflowId last_workflow{};
+  WorkerId last_worker{};
+  WorkerId last_assigned{};  // For round robin.
+  std::int64_t elastic_polled_ns = 0;
+  std::map<std::string, WorkerId> type_owner{};  // fixed_pipeline
+};
+
+class State {
+ public:
+  State();
+  State(State&&) noexcept;
+  State& operator=(State&&) noexcept;
+  ~State();
+
+  // --- What is known ---
+  [[nodiscard]] const Globals& globals() const { return globals_; }
+  [[nodiscard]] const Policy& policy() const { return globals_.policy; }
+  [[nodiscard]] std::int64_t now_ns() const { return globals_.now_ns; }
+  [[nodiscard]] const Workflow* find(WorkflowId id) const;
+  [[nodiscard]] const Task* find(TaskId id) const;
+  [[nodiscard]] const Worker* find(WorkerId id) const;
+  [[nodiscard]] const Worker* find_worker(std::string_view name) const;
+  [[nodiscard]] const Workflow* find_key(std::string_view key) const;
+  // REQUIRES: it exists.
+  [[nodiscard]] const Workflow& at(WorkflowId id) const;
+  [[nodiscard]] const Task& at(TaskId id) const;
+  [[nodiscard]] const Worker& at(WorkerId id) const;
+  [[nodiscard]] const std::vector<User>& users() const { return users_; }
+  [[nodiscard]] const User* find_user(std::string_view name) const;
+  // Existing ones in the order of their ids.
+  template <class F>
+  void each_worker(F&& f) const {
+    for (const auto& worker : workers_) {
+      if (worker != nullptr) f(*worker);
+    }
+  }
+  template <class F>
+  void each_workflow(F&& f) const {
+    for (const auto& workflow : workflows_) {
+      if (workflow != nullptr) f(*workflow);
+    }
+  }
+  [[nodiscard]] const Board& board() const { return board_; }
+  [[nodiscard]] std::uint64_t unfinished_tasks() const { return unfinished_; }
+  [[nodiscard]] std::uint32_t live_workers() const { return live_workers_; }
+  // Of everything above. Valid between records.
+  [[nodiscard]] Hash128 hash() const;
+
+  // --- How it changes ---
+  // A record begins: time moves on. For a Tick, timers that are due are taken out and kept for the decision.
+  void begin(std::uint64_t index, std::uint64_t logical, std::int64_t wall_ns, const Command& command);
+  // Total: what decide() promised is asserted.
+  void apply(const Event& event, const Command& cause);
+  void end();
+  // The timers that the record's Tick has taken out.
+  [[nodiscard]] const std::vector<Timer>& fired() const { return fired_; }
+  [[nodiscard]] std::int64_t next_due_ns() const;
+
+  // --- Snapshots (snapshot.cc) ---
+  [[nodiscard]] std::string encode() const;
+  static Result<State> decode(std::string_view bytes);
+
+  // Aborts with what is wrong. Goes over everything.
+  void check_invariants() const;
+  // Bytes of memory, estimated, for the benchmark: all tasks and what they own; all workers.
+  [[nodiscard]] std::size_t task_bytes() const;
+
+ private:
+  friend class Board;
+
+  void on(const PolicyChanged&, const Command&);
+  void on(const WorkerRegistered&, const Command&);
+  void on(const WorkersSeen&, const Command&);
+  void on(const WorkerChanged&, const Command&);
+  void on(const CachesReported&, const Command&);
+  void on(const WorkflowAccepted&, const Command&);
+  void on(const PlacementWarned&, const Command&) {}
+  void on(const TaskReadied&, const Command&);
+  void on(const TaskSkipped&, const Command&);
+  void on(const TaskAssigned&, const Command&);
+  void on(const TaskStarted&, const Command&);
+  void on(const TaskSucceeded&, const Command&);
+  void on(const TaskFailed&, const Command&);
+  void on(const TaskRequeued&, const Command&);
+  void on(const TaskCancelled&, const Command&);
+  void on(const TaskPaused&, const Command&);
+  void on(const TaskResumed&, const Command&);
+  void on(const StopRequested&, const Command&);
+  void on(const CheckpointSaved&, const Command&);
+  void on(const PriorityChanged&, const Command&);
+  void on(const QuotaChanged&, const Command&);
+  void on(const BindingDropped&, const Command&);
+  void on(const WorkflowEnded&, const Command&);
+  void on(const WorkflowForgotten&, const Command&);
+  void on(const ElasticPolled&, const Command&);
+
+  // For changing: the entity leaves the hash until the record ends.
+  Workflow& edit(WorkflowId id);
+  Task& edit(TaskId id);
+  Task& edit(Workflow& workflow, Task& task);
+  Worker& edit(WorkerId id);
+  User& edit_user(std::uint32_t index);
+  static TaskExtra& extra(Task& task);
+  [[nodiscard]] static Hash128 hash_of_task(TaskId id, const Task& task);
+  [[nodiscard]] static Hash128 hash_of_workflow(const Workflow& workflow);
+  [[nodiscard]] static Hash128 hash_of_worker(const Worker& worker);
+  [[nodiscard]] static Hash128 hash_of_user(const User& user);
+
+  void move(Workflow& workflow, Task& task, TaskState to);
+  void arrive(Workflow& workflow, std::uint32_t stage);  // All that it needs has succeeded.
+  void become_ready(Workflow& workflow, Task& task);
+  void stage_task_done(Workflow& workflow, Task& task);
+  void leave_execution(Workflow& workflow, Task& task);  // It ends or is taken back: gives back what it held.
+  void hold(Worker& worker, const Execution& execution, std::int64_t sign);  // Resources: +1 takes, -1 gives back.
+  void touch_caches(Worker& worker, const std::vector<std::string>& items);
+  void ready_or_examined(Workflow& workflow, Task& task);
+  void move_ready_tasks(WorkerId sticky);  // Its sticky tasks may go elsewhere.
+  void rebuild();                          // The board, from the data.
+  std::uint32_t user_index(const std::string& name);
+
+  Globals globals_;
+  // By id: workflows_[i] has id first_workflow_ + i; null once forgotten.
+  std::deque<std::unique_ptr<Workflow>> workflows_;
+  std::uint64_t first_workflow_ = 1;
+  std::map<std::string, WorkflowId, std::less<>> keys_;
+  std::vector<std::unique_ptr<Worker>> workers_;  // workers_[i] has id i + 1.
+  std::map<std::string, WorkerId, std::less<>> worker_names_;
+  std::vector<User> users_;
+  std::map<std::string, std::uint32_t, std::less<>> user_names_;
+  std::uint64_t unfinished_ = 0;
+  std::uint32_t live_workers_ = 0;
+
+  SetHash set_;
+  Hash128 policy_hash_;
+  std::vector<TaskId> dirty_tasks_;
+  std::vector<WorkflowId> dirty_workflows_;
+  std::vector<WorkerId> dirty_workers_;
+  std::vector<std::uint32_t> dirty_users_;
+  std::vector<Timer> fired_;
+  std::uint64_t record_ = 0;  // The index of the record that is being applied.
+  Board board_;
+};
+
+// What follows from a workflow's text alone: its graph and what its templates refer to.
+struct WorkflowPlan {
+  graph::Dag dag{};
+  std::vector<StageState> stages{};
+  std::vector<TemplateInfo> templates{};
+  std::uint32_t tasks = 0;
+};
+// kInvalidArgument, kParseError, kNotFound, kTooLarge: what is wrong with it, in a sentence that names the stage.
+[[nodiscard]] Result<WorkflowPlan> plan_workflow(const WorkflowSpec& spec);
+
+// base + floor(wait / interval) * boost, as of now (B-4).
+[[nodiscard]] std::int64_t effective_priority(const State& state, const Task& task);
+
+// A user's part of the fleet that is in use, per weight: the greatest of cpu, memory and gpus (B-22).
+[[nodiscard]] std::int64_t dominant_share(const State& state, const User& user);
+
+}  // namespace rota::fleet

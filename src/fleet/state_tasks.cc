@@ -1,0 +1,290 @@
+// How events change tasks and what they hold.
+#include <algorithm>
+#include <utility>
+
+#include "fleet/codec.h"
+#include "fleet/state.h"
+#include "rota/assert.h"
+
+namespace rota::fleet {
+
+namespace {
+template <class T>
+const T* body_if(const Command& cause) {
+  return std::get_if<T>(&cause);
+}
+// "null" is nothing.
+std::string kept(const std::string& json) { return json == "null" ? std::string() : json; }
+}  // namespace
+
+Task& State::edit(TaskId id) {
+  Workflow& workflow = const_cast<Workflow&>(at(id.workflow()));
+  ROTA_ASSERT(id.index() < workflow.tasks.size());
+  return edit(workflow, workflow.tasks[id.index()]);
+}
+
+void State::on(const TaskReadied& e, const Command&) {
+  Workflow& workflow = const_cast<Workflow&>(at(e.task.workflow()));
+  become_ready(workflow, edit(e.task));
+}
+
+void State::on(const TaskSkipped& e, const Command&) {
+  Workflow& workflow = const_cast<Workflow&>(at(e.task.workflow()));
+  Task& task = edit(e.task);
+  // The table knows no way from Queued to Succeeded: a skipped task is one that ran for no time at all.
+  move(workflow, task, TaskState::kReady);
+  move(workflow, task, TaskState::kRunning);
+  task.skipped = true;
+  move(workflow, task, TaskState::kSucceeded);
+  stage_task_done(workflow, task);
+}
+
+void State::hold(Worker& worker, const Execution& execution, std::int64_t sign) {
+  worker.cpu_used += sign * execution.cpu_millis;
+  worker.memory_used += sign * execution.memory_bytes;
+  worker.devices_used ^= execution.devices;
+  User& user = edit_user(execution.user);
+  user.cpu_used += sign * execution.cpu_millis;
+  user.memory_used += sign * execution.memory_bytes;
+  user.gpus_used += sign * execution.gpus;
+  user.tasks_used += sign;
+}
+
+void State::on(const TaskAssigned& e, const Command&) {
+  Workflow& lead_workflow = const_cast<Workflow&>(at(e.task.workflow()));
+  Worker& worker = edit(e.worker);
+  const auto begin = [&](TaskId id, std::uint32_t attempt) {
+    Workflow& workflow = const_cast<Workflow&>(at(id.workflow()));
+    Task& task = edit(id);
+    board_.remove(*this, workflow, task);
+    move(workflow, task, TaskState::kRunning);
+    task.attempt = attempt;
+    task.worker = e.worker;
+    task.lead = e.task;
+    task.at_worker = e.queued;
+    task.stopping = task.deferred = task.preempts = false;
+    task.assigned_ns = now_ns();
+    task.assigned_in = record_;
+    if (!workflow.started) edit(id.workflow()).started = true;
+  };
+  const TaskTemplate& use = lead_workflow.template_of(lead_workflow.tasks[e.task.index()]);
+  const Task& lead = lead_workflow.tasks[e.task.index()];
+  Execution& execution = worker.executions.emplace_back();
+  execution.lead = e.task;
+  execution.members.push_back(e.task);
+  for (const Member& member : e.members) execution.members.push_back(member.task);
+  execution.cpu_millis = use.needs.cpu_millis;
+  execution.memory_bytes = lead.extra != nullptr && lead.extra->memory_bytes > 0 ? lead.extra->memory_bytes : use.needs.memory_bytes;
+  execution.gpus = static_cast<std::uint32_t>(use.needs.gpu.count);
+  execution.user = lead_workflow.user;
+  execution.queued = e.queued;
+  if (e.queued) {
+    ++worker.queued;
+  } else {
+    execution.devices = e.devices;
+    hold(worker, execution, 1);
+  }
+  worker.execution_set.add(hash_fields(execution));
+  begin(e.task, e.attempt);
+  for (const Member& member : e.members) begin(member.task, member.attempt);
+  if (!use.context.empty()) touch_caches(worker, use.context);
+  globals_.last_assigned = e.worker;
+  if (policy().mode == DispatchMode::kStaticWorker && lead_workflow.bound.is_none()) {
+    edit(e.task.workflow()).bound = e.worker;
+    worker.owner = e.task.workflow();
+    board_.refit_workflow(*this, e.task.workflow());
+  } else if (policy().mode == DispatchMode::kFixedPipeline) {
+    if (globals_.type_owner.try_emplace(use.type, e.worker).second) board_.refit_type(*this, use.type);
+  }
+  board_.refit(*this, worker);
+}
+
+void State::on(const TaskStarted& e, const Command&) {
+  Task& task = edit(e.task);
+  Worker& worker = edit(task.worker);
+  const auto found = std::find_if(worker.executions.begin(), worker.executions.end(),
+                                  [&](const Execution& execution) { return execution.lead == e.task; });
+  ROTA_ASSERT(found != worker.executions.end() && found->queued);
+  worker.execution_set.remove(hash_fields(*found));
+  found->queued = false;
+  found->devices = e.devices;
+  worker.execution_set.add(hash_fields(*found));
+  --worker.queued;
+  hold(worker, *found, 1);
+  for (const TaskId member : found->members) edit(member).at_worker = false;
+  board_.refit(*this, worker);
+}
+
+void State::leave_execution(Workflow& workflow, Task& task) {
+  Worker& worker = edit(task.worker);
+  const TaskId id = workflow.id_of(task);
+  const auto found = std::find_if(worker.executions.begin(), worker.executions.end(),
+                                  [&](const Execution& execution) { return execution.lead == task.lead; });
+  ROTA_ASSERT(found != worker.executions.end(), "it runs where it says");
+  worker.execution_set.remove(hash_fields(*found));
+  std::erase(found->members, id);
+  task.stopping = task.at_worker = false;
+  if (!found->members.empty()) {
+    worker.execution_set.add(hash_fields(*found));
+    return;
+  }
+  if (found->queued) {
+    --worker.queued;
+  } else {
+    hold(worker, *found, -1);
+  }
+  worker.executions.erase(found);
+  if (worker.queued > 0) board_.want_promoted(worker.id);
+  if (worker.executions.empty()) {
+    worker.idle_since_ns = now_ns();
+    if (worker.draining) board_.want_left(worker.id);
+  }
+  board_.refit(*this, worker);
+}
+
+void State::on(const TaskSucceeded& e, const Command& cause) {
+  Workflow& workflow = const_cast<Workflow&>(at(e.task.workflow()));
+  Task& task = edit(e.task);
+  leave_execution(workflow, task);
+  move(workflow, task, TaskState::kSucceeded);
+  if (const auto* report = body_if<ReportSucceeded>(cause); report != nullptr && report->result != "null") {
+    extra(task).result = kept(report->result);
+  }
+  stage_task_done(workflow, task);
+}
+
+void State::on(const TaskFailed& e, const Command&) {
+  Workflow& workflow = const_cast<Workflow&>(at(e.task.workflow()));
+  Task& task = edit(e.task);
+  if (task.state == TaskState::kRunning) {
+    ++task.spent;
+    leave_execution(workflow, task);
+  } else {  // It never ran: its references or its requirements led nowhere.
+    const bool pushed = task.shape != kNoShape;
+    if (task.state == TaskState::kQueued) move(workflow, task, TaskState::kReady);
+    move(workflow, task, TaskState::kRunning);
+    if (pushed) board_.remove(*this, workflow, task);
+  }
+  move(workflow, task, TaskState::kFailed);
+  TaskExtra& more = extra(task);
+  more.kind = e.kind;
+  more.message = e.message;
+}
+
+void State::on(const TaskRequeued& e, const Command& cause) {
+  Workflow& workflow = const_cast<Workflow&>(at(e.task.workflow()));
+  Task& task = edit(e.task);
+  if (e.reason == RequeueReason::kStickyWorkerBusy) {
+    task.deferred = true;
+    return;
+  }
+  if (e.reason == RequeueReason::kRetried) {
+    TaskExtra& more = extra(task);
+    more.root = TaskId();
+    more.failed_on.clear();
+    task.spent = 0;
+    task.since_ns = 0;
+    task.due_ns = 0;
+    move(workflow, task, TaskState::kQueued);
+    if (workflow.stages[task.stage].waits == 0) ready_or_examined(workflow, task);
+    return;
+  }
+  const bool paused = task.state == TaskState::kPaused;
+  ROTA_ASSERT(paused ? task.paused_from == TaskState::kRunning : task.state == TaskState::kRunning);
+  const WorkerId worker = task.worker;
+  leave_execution(workflow, task);
+  if (e.reason <= RequeueReason::kTimedOut) {
+    ++task.spent;
+    TaskExtra& more = extra(task);
+    const auto place = std::lower_bound(more.failed_on.begin(), more.failed_on.end(), worker);
+    if (place == more.failed_on.end() || *place != worker) more.failed_on.insert(place, worker);
+    if (e.memory_bytes > 0) more.memory_bytes = e.memory_bytes;
+    if (const auto* report = body_if<ReportFailed>(cause); report != nullptr && report->task == e.task) {
+      more.kind = report->kind;
+      more.message = report->message;
+    }
+  }
+  task.due_ns = e.not_before_ns;
+  if (e.not_before_ns > 0) board_.arm({e.not_before_ns, Timer::Kind::kBackoff, e.task.value()});
+  if (paused) {
+    task.paused_from = TaskState::kQueued;
+    return;
+  }
+  move(workflow, task, TaskState::kQueued);
+  if (e.not_before_ns == 0) become_ready(workflow, task);
+}
+
+void State::on(const TaskCancelled& e, const Command&) {
+  Workflow& workflow = const_cast<Workflow&>(at(e.task.workflow()));
+  Task& task = edit(e.task);
+  const bool ready = task.state == TaskState::kReady;
+  if (task.state == TaskState::kRunning || (task.state == TaskState::kPaused && task.paused_from == TaskState::kRunning)) {
+    leave_execution(workflow, task);
+  }
+  move(workflow, task, TaskState::kCancelled);
+  if (ready) board_.remove(*this, workflow, task);
+  if (!e.parent_task_id.is_none()) extra(task).root = e.parent_task_id;
+}
+
+void State::on(const TaskPaused& e, const Command&) {
+  Workflow& workflow = const_cast<Workflow&>(at(e.task.workflow()));
+  Task& task = edit(e.task);
+  task.paused_from = task.state;
+  move(workflow, task, TaskState::kPaused);
+  if (task.paused_from == TaskState::kReady) board_.remove(*this, workflow, task);
+}
+
+void State::on(const TaskResumed& e, const Command&) {
+  Workflow& workflow = const_cast<Workflow&>(at(e.task.workflow()));
+  Task& task = edit(e.task);
+  move(workflow, task, task.paused_from);
+  if (task.paused_from == TaskState::kReady) {
+    board_.push(*this, workflow, task);
+  } else if (task.paused_from == TaskState::kQueued && workflow.stages[task.stage].waits == 0) {
+    if (task.due_ns > now_ns()) {
+      board_.arm({task.due_ns, Timer::Kind::kBackoff, e.task.value()});
+    } else {
+      task.due_ns = 0;
+      ready_or_examined(workflow, task);
+    }
+  }
+}
+
+void State::on(const StopRequested& e, const Command&) {
+  Task& task = edit(e.task);
+  ROTA_ASSERT(task.state == TaskState::kRunning || task.state == TaskState::kPaused);
+  // Being cancelled is stronger than making room.
+  if (!task.stopping || e.reason == StopReason::kCancel) task.stop = e.reason;
+  task.stopping = true;
+  if (e.reason == StopReason::kPreempt) edit(e.for_task).preempts = true;
+}
+
+void State::on(const CheckpointSaved& e, const Command& cause) {
+  const auto* report = body_if<ReportCheckpoint>(cause);
+  ROTA_ASSERT(report != nullptr);
+  extra(edit(e.task)).checkpoint = kept(report->checkpoint);
+}
+
+void State::on(const PriorityChanged&, const Command& cause) {
+  const auto* command = body_if<SetPriority>(cause);
+  ROTA_ASSERT(command != nullptr);
+  const WorkflowId id = command->task.is_none() ? command->workflow : command->task.workflow();
+  Workflow& workflow = command->task.is_none() ? edit(id) : const_cast<Workflow&>(at(id));
+  const auto change = [&](Task& task, std::int64_t priority) {
+    edit(workflow, task);
+    const bool ready = task.state == TaskState::kReady;
+    if (ready) board_.remove(*this, workflow, task);
+    task.priority = static_cast<std::int32_t>(priority);
+    if (ready) board_.push(*this, workflow, task);
+  };
+  if (!command->task.is_none()) {
+    change(workflow.tasks[command->task.index()], command->priority);
+    return;
+  }
+  workflow.priority = command->priority;
+  for (Task& task : workflow.tasks) {
+    if (!graph::is_terminal(task.state)) change(task, command->priority + workflow.spec.stages[task.stage].priority);
+  }
+}
+
+}  // namespace rota::fleet

@@ -1,0 +1,122 @@
+// The bytes of one of each command and event. They are in logs that are kept for years: if a line here changes, so must
+// the version of the log, and the old version must still be read.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "fleet/any_value_test.h"
+#include "fleet/codec.h"
+
+namespace rota::fleet {
+namespace {
+
+// Gives each field a value of its own: numbers count up in steps of 50 (so that some take two bytes), texts are their
+// number, lists have one element, bools are true, enums their last.
+class Filler {
+ public:
+  template <class T>
+  void fill(T& value) {
+    if constexpr (std::is_same_v<T, bool>) {
+      value = true;
+    } else if constexpr (std::is_enum_v<T>) {
+      value = last_enumerator<T>;
+    } else if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) {
+      value = -(number_ += 50);
+    } else if constexpr (std::is_integral_v<T>) {
+      value = static_cast<T>(number_ += 50);
+    } else if constexpr (detail::is_id<T>) {
+      value = T(static_cast<typename T::rep>(number_ += 50));
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      value = std::to_string(number_ += 50);
+    } else if constexpr (detail::is_vector<T>) {
+      fill(value.emplace_back());
+    } else {
+      T::fields(value, [this](std::string_view, auto& member) { fill(member); });
+    }
+  }
+
+ private:
+  int number_ = 0;
+};
+
+template <class Variant, std::size_t... I>
+std::vector<std::string> one_of_each(std::index_sequence<I...>) {
+  std::vector<std::string> lines;
+  const auto add = [&lines]<std::size_t Index>(std::integral_constant<std::size_t, Index>) {
+    std::variant_alternative_t<Index, Variant> value;
+    Filler().fill(value);
+    lines.push_back(std::string(value.kName) + ' ' + testing_support::hex(testing_support::bytes_of(Variant(value))));
+  };
+  (add(std::integral_constant<std::size_t, I>()), ...);
+  return lines;
+}
+
+template <class Variant>
+std::vector<std::string> one_of_each() {
+  return one_of_each<Variant>(std::make_index_sequence<std::variant_size_v<Variant>>());
+}
+
+// B-1: the same log, the same bytes, on any machine and in any later version.
+TEST(CodecFrozenTest, Commands) {
+  const std::vector<std::string> frozen = {
+      "SetPolicy "
+      "00030663c701ab028f03f303d7040101bb0501019f0601018307e707cb08af09930af70adb0b01bf0ca30d870eeb0ecf0fb310",
+      "Tick 01",
+      "RegisterWorker 02023530c701ab020103323030f30303333030bb0501033430300103343530033530300103353530",
+      "Heartbeats 0301023530",
+      "DrainWorker 04023530",
+      "WorkerLost 0502353003313030",
+      "SetWorkerEnabled 0602353001",
+      "ReportCaches 070235300103313030",
+      "SubmitWorkflow "
+      "0802353003313030033135308f0301033235300203333030bb059f06830703353030cb08033630300103363530010337303003373530bf0c"
+      "a30d870eeb0ecf0fb31004313130300104313135300101010431323030010431323530a71401c60a010431343030d316",
+      "Control 09033264",
+      "SetPriority 0a3264ab02",
+      "SetQuota 0b023530c701ab028f03f303d704",
+      "ReportSucceeded 0c326403313530",
+      "ReportFailed 0d3264070331353001",
+      "ReportStopped 0e3264",
+      "ReportCheckpoint 0f326403313530",
+      "ReportUndeliverable 103264",
+      "ForgetWorkflow 1132",
+  };
+  EXPECT_EQ(one_of_each<Command>(), frozen);
+}
+
+TEST(CodecFrozenTest, Events) {
+  const std::vector<std::string> frozen = {
+      "PolicyChanged 00",
+      "WorkerRegistered 0132",
+      "WorkersSeen 020132",
+      "WorkerChanged 033207",
+      "CachesReported 0432",
+      "WorkflowAccepted 053201",
+      "PlacementWarned 06326403313530c801",
+      "TaskReadied 0732",
+      "TaskSkipped 0832",
+      "TaskAssigned 0932649601c8010101fa01ac020903de029003c203e707cb08af09930af70adb0bbf0c",
+      "TaskStarted 0a3264",
+      "TaskSucceeded 0b3264",
+      "TaskFailed 0c3207016403313530",
+      "TaskRequeued 0d3208c701ab02",
+      "TaskCancelled 0e320164",
+      "TaskPaused 0f32",
+      "TaskResumed 1032",
+      "StopRequested 11320264",
+      "CheckpointSaved 1232",
+      "PriorityChanged 13",
+      "QuotaChanged 14",
+      "BindingDropped 153203313030",
+      "WorkflowEnded 163203",
+      "WorkflowForgotten 1732",
+      "ElasticPolled 18",
+  };
+  EXPECT_EQ(one_of_each<Event>(), frozen);
+}
+
+}  // namespace
+}  // namespace rota::fleet

@@ -1,0 +1,272 @@
+// The encoding goes both ways, is the only one of each value, and is frozen.
+#include "fleet/codec.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "fleet/any_value_test.h"
+
+namespace rota::fleet {
+namespace {
+
+using testing_support::any_alternative;
+using testing_support::any_value;
+using testing_support::bytes_of;
+using testing_support::Choices;
+using testing_support::hex;
+
+// --- The lists of fields are complete. ---
+
+struct Anything {
+  template <class T>
+  operator T() const;  // NOLINT(*-explicit-*)
+};
+// How many members an aggregate has: as many as it takes initialisers.
+template <class T, class... Members>
+constexpr std::size_t member_count() {
+  if constexpr (requires { T{Members{}..., Anything{}}; }) {
+    return member_count<T, Members..., Anything>();
+  } else {
+    return sizeof...(Members);
+  }
+}
+template <class T>
+constexpr std::size_t field_count() {
+  T value{};
+  std::size_t count = 0;
+  T::fields(value, [&count](std::string_view, auto&) { ++count; });
+  return count;
+}
+template <class T>
+void expect_all_members_listed() {
+  EXPECT_EQ(field_count<T>(), member_count<T>());
+}
+template <class... T>
+void expect_all_listed(std::type_identity<std::variant<T...>>) {
+  (expect_all_members_listed<T>(), ...);
+}
+
+TEST(FieldsTest, EveryMemberIsInItsList) {
+  expect_all_listed(std::type_identity<Command>());
+  expect_all_listed(std::type_identity<Event>());
+  expect_all_members_listed<Policy>();
+  expect_all_members_listed<ElasticPolicy>();
+  expect_all_members_listed<Label>();
+  expect_all_members_listed<GpuNeed>();
+  expect_all_members_listed<Requirements>();
+  expect_all_members_listed<Retry>();
+  expect_all_members_listed<TaskTemplate>();
+  expect_all_members_listed<Stage>();
+  expect_all_members_listed<WorkflowSpec>();
+  expect_all_members_listed<Gpu>();
+  expect_all_members_listed<WorkerSpec>();
+  expect_all_members_listed<Reasoning>();
+  expect_all_members_listed<Member>();
+}
+
+// --- Both ways. ---
+
+template <class Variant>
+void expect_round_trip() {
+  for (std::size_t index = 0; index < std::variant_size_v<Variant>; ++index) {
+    EXPECT_TRUE(rc::check("alternative " + std::to_string(index), [index] {
+      Choices choices(*rc::gen::arbitrary<std::uint64_t>(), *rc::gen::inRange<std::uint64_t>(0, 200));
+      const Variant value = any_alternative<Variant>(index, choices);
+      const std::string bytes = bytes_of(value);
+      const Result<Variant> again = decode<Variant>(bytes);
+      RC_ASSERT(again.ok());
+      RC_ASSERT(again->index() == index);
+      RC_ASSERT(bytes_of(*again) == bytes);
+      RC_ASSERT(hash_fields(value) == hash128(bytes));
+    }));
+  }
+}
+
+// B-1: the same command has the same bytes everywhere, and nothing of it is lost.
+TEST(CodecTest, EveryCommandGoesBothWays) { expect_round_trip<Command>(); }
+TEST(CodecTest, EveryEventGoesBothWays) { expect_round_trip<Event>(); }
+
+// Equal bytes are not yet equal values if encode() itself forgot something: these compare the values.
+TEST(CodecTest, DecodedSpecsAreEqual) {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    Choices choices(seed);
+    const auto workflow = any_value<WorkflowSpec>(choices);
+    const auto worker = any_value<WorkerSpec>(choices);
+    const auto policy = any_value<Policy>(choices);
+    EXPECT_EQ(*decode<WorkflowSpec>(bytes_of(workflow)), workflow);
+    EXPECT_EQ(*decode<WorkerSpec>(bytes_of(worker)), worker);
+    EXPECT_EQ(*decode<Policy>(bytes_of(policy)), policy);
+  }
+}
+
+TEST(CodecTest, LongValuesPassTheBuffer) {
+  // Longer than the encoder's buffer in every way: one text, many small pieces, and pieces that end at its edge.
+  std::vector<std::uint64_t> numbers;
+  for (std::uint64_t i = 0; i < 2000; ++i) numbers.push_back(i << (i % 50));
+  EXPECT_EQ(*decode<std::vector<std::uint64_t>>(bytes_of(numbers)), numbers);
+  for (std::size_t size = 480; size < 560; ++size) {
+    const std::vector<std::string> texts = {std::string(size, 'a'), "b", std::string(size, 'c')};
+    EXPECT_EQ(*decode<std::vector<std::string>>(bytes_of(texts)), texts);
+    EXPECT_EQ(hash_fields(texts), hash128(bytes_of(texts)));
+  }
+}
+
+TEST(CodecTest, OptionalAndHash) {
+  EXPECT_EQ(hex(bytes_of(std::optional<std::uint32_t>())), "00");
+  EXPECT_EQ(hex(bytes_of(std::optional<std::uint32_t>(300))), "01ac02");
+  EXPECT_EQ(*decode<std::optional<std::uint32_t>>(bytes_of(std::optional<std::uint32_t>(300))), 300U);
+  const Hash128 hash{0x0102030405060708U, 0x1112131415161718U};
+  EXPECT_EQ(hex(bytes_of(hash)), "08070605040302011817161514131211");
+  EXPECT_EQ(*decode<Hash128>(bytes_of(hash)), hash);
+}
+
+// --- Only one way. ---
+
+// Bytes that are not those of `value`: refused, or those of another value.
+template <class T>
+void expect_refused_or_canonical(std::string_view bytes, std::string_view original) {
+  const Result<T> value = decode<T>(bytes);
+  if (!value.ok()) {
+    EXPECT_EQ(value.code(), ErrorCode::kCorrupt);
+    EXPECT_NE(value.error().detail("byte"), nullptr);
+    EXPECT_LE(std::stoull(*value.error().detail("byte")), bytes.size());
+    return;
+  }
+  EXPECT_EQ(bytes_of(*value), bytes);
+  EXPECT_NE(bytes, original);
+}
+
+template <class Variant>
+void expect_canonical() {
+  std::size_t accepted = 0;
+  for (std::size_t index = 0; index < std::variant_size_v<Variant>; ++index) {
+    for (const std::uint64_t count : {0U, 12U, 60U}) {
+      Choices choices(index + 1, count);
+      const std::string bytes = bytes_of(any_alternative<Variant>(index, choices));
+      for (std::size_t size = 0; size < bytes.size(); ++size) {
+        EXPECT_FALSE(decode<Variant>(std::string_view(bytes).substr(0, size)).ok()) << index << ' ' << size;
+      }
+      EXPECT_FALSE(decode<Variant>(bytes + '\0').ok());
+      for (std::size_t at = 0; at < bytes.size(); ++at) {
+        std::string changed = bytes;
+        for (int byte = 0; byte < 256; ++byte) {
+          if (static_cast<char>(byte) == bytes[at]) continue;
+          changed[at] = static_cast<char>(byte);
+          expect_refused_or_canonical<Variant>(changed, bytes);
+          accepted += decode<Variant>(changed).ok() ? 1 : 0;
+        }
+      }
+    }
+  }
+  EXPECT_GT(accepted, 1000U);  // Otherwise the other half of the property was never looked at.
+}
+
+// B-2: no byte of a command or an event may be something else and mean the same.
+TEST(CodecTest, AnyByteOfACommandChangesItsMeaningOrIsRefused) { expect_canonical<Command>(); }
+TEST(CodecTest, AnyByteOfAnEventChangesItsMeaningOrIsRefused) { expect_canonical<Event>(); }
+
+TEST(CodecTest, RandomBytesDoNoHarm) {
+  Choices choices(7);
+  for (int round = 0; round < 20'000; ++round) {
+    std::string bytes(choices.below(80), '\0');
+    for (char& byte : bytes) byte = static_cast<char>(choices.below(3) == 0 ? choices.next() : choices.below(8));
+    expect_refused_or_canonical<Command>(bytes, "");
+    expect_refused_or_canonical<Events>(bytes, "");
+  }
+}
+
+std::string message_of(const auto& result) { return result.ok() ? "(accepted)" : result.error().message; }
+
+TEST(CodecTest, ErrorsSayWhatIsWrongAndWhere) {
+  using namespace std::string_literals;
+  EXPECT_EQ(message_of(decode<std::uint32_t>("\xff\xff\xff\xff\x1f"s)),
+            "byte 0: 8589934591 is too large; it is at most 4294967295");
+  EXPECT_EQ(message_of(decode<std::uint64_t>("\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02"s)),
+            "byte 0: a number of more than 64 bits");
+  EXPECT_EQ(message_of(decode<std::uint64_t>("\x80\x00"s)), "byte 0: a number that is longer than it need be");
+  EXPECT_EQ(message_of(decode<std::uint64_t>("\x80"s)), "byte 1: the bytes end in the middle of it");
+  EXPECT_EQ(message_of(decode<bool>("\x02"s)), "byte 0: 2 is too large; it is at most 1");
+  EXPECT_EQ(message_of(decode<std::string>("\x05"
+                                           "abc"s)),
+            "byte 0: a length of 5, but only 3 more bytes are there");
+  EXPECT_EQ(message_of(decode<bool>("\x01\x01"s)), "byte 1: the value ends here, but 1 more bytes follow");
+  EXPECT_EQ(message_of(decode<Command>("\x7f"s)), "byte 0: 127 is too large; it is at most 17");
+
+  Events events = {TaskReadied{}, TaskAssigned{}};
+  std::get<TaskAssigned>(events[1]).members = {Member{}, Member{}};
+  std::string bytes = bytes_of(events);
+  const std::size_t why = bytes.size() - 12;  // Twelve fields of one byte in the reasoning.
+  bytes[why] = 99;
+  const auto refused = decode<Events>(bytes);
+  EXPECT_EQ(message_of(refused),
+            "byte " + std::to_string(why) + ", in [1].TaskAssigned.reasoning.why: 99 is too large; it is at most 9");
+  EXPECT_EQ(*refused.error().detail("field"), "[1].TaskAssigned.reasoning.why");
+  EXPECT_EQ(message_of(decode<Events>(std::string_view(bytes).substr(0, why - 1))),
+            "byte " + std::to_string(why - 1) +
+                ", in [1].TaskAssigned.members[1].attempt: the bytes end in the middle of it");
+}
+
+TEST(CodecTest, ALengthThatLiesTakesNoMemory) {
+  // Two hundred million workflows in a list of 200 MB would be many gigabytes; here the bytes are not even there.
+  using namespace std::string_literals;
+  EXPECT_FALSE(decode<std::vector<WorkflowSpec>>("\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"s).ok());
+  const std::string bytes = "\x80\x80\x40"s + std::string(1 << 20, '\xff');  // A million are announced.
+  EXPECT_FALSE(decode<std::vector<WorkflowSpec>>(bytes).ok());
+}
+
+// --- Names. ---
+
+template <class E>
+void expect_names() {
+  std::set<std::string_view> names;
+  for (unsigned i = 0; i <= static_cast<unsigned>(last_enumerator<E>); ++i) {
+    const std::string_view name = to_string(static_cast<E>(i));
+    EXPECT_NE(name, "?") << i;
+    EXPECT_TRUE(names.insert(name).second) << name;
+    EXPECT_EQ(parse_name<E>(name), static_cast<E>(i));
+  }
+  EXPECT_EQ(to_string(static_cast<E>(static_cast<unsigned>(last_enumerator<E>) + 1)), "?")
+      << "LastEnumerator was left behind";
+  EXPECT_EQ(parse_name<E>("?"), std::nullopt);
+  EXPECT_EQ(parse_name<E>(""), std::nullopt);
+}
+
+TEST(NamesTest, EveryEnumeratorHasOneAndItIsReadBack) {
+  expect_names<DispatchMode>();
+  expect_names<Selection>();
+  expect_names<Category>();
+  expect_names<Action>();
+  expect_names<FailureKind>();
+  expect_names<WorkerChange>();
+  expect_names<Affinity>();
+  expect_names<Why>();
+  expect_names<RequeueReason>();
+  expect_names<StopReason>();
+  expect_names<Outcome>();
+}
+
+TEST(NamesTest, AreThoseOfTheContract) {
+  EXPECT_EQ(all_names<DispatchMode>(), "adaptive, static_worker, fixed_pipeline, static_round_robin");
+  EXPECT_EQ(all_names<Selection>(), "score, first_fit, min_satisfying, round_robin, least_loaded, random, affinity");
+  EXPECT_EQ(to_string(RequeueReason::kStickyWorkerBusy), "sticky_worker_busy");
+}
+
+TEST(TaskIdTest, TextGoesBothWays) {
+  EXPECT_EQ(TaskId(WorkflowId(12), 3).to_string(), "wf-12.3");
+  EXPECT_EQ(TaskId().to_string(), "wf-0.0");
+  const TaskId last(WorkflowId((1ULL << 40) - 1), TaskId::kMostTasks);
+  EXPECT_EQ(last.to_string(), "wf-1099511627775.16777215");
+  for (const TaskId id : {TaskId(WorkflowId(12), 3), TaskId(), last}) EXPECT_EQ(TaskId::parse(id.to_string()), id);
+  for (const char* text : {"", "wf", "wf-1", "wf-1.", ".1", "wf-1.01", "wf-01.1", "wf-1.-1", "wf-1.1 ", "wf-1.1.1",
+                           "worker-1.1", "wf-1.16777216", "wf-1099511627776.0", "wf-99999999999999999999.0"}) {
+    EXPECT_EQ(TaskId::parse(text), std::nullopt) << text;
+  }
+}
+
+}  // namespace
+}  // namespace rota::fleet

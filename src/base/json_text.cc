@@ -8,7 +8,10 @@ namespace {
 
 constexpr char kHex[] = "0123456789abcdef";
 
-// The length of the UTF-8 sequence at the front of `text` (well-formed as of Unicode table 3-7), or 0 if it is none.
+bool is_control(char c) { return static_cast<std::uint8_t>(c) < 0x20 || c == 0x7f; }
+
+}  // namespace
+
 std::size_t utf8_length(std::string_view text) {
   const auto at = [&](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
   const auto follows = [&](std::size_t i, std::uint8_t low = 0x80, std::uint8_t high = 0xbf) {
@@ -29,10 +32,6 @@ std::size_t utf8_length(std::string_view text) {
   }
   return 0;
 }
-
-bool is_control(char c) { return static_cast<std::uint8_t>(c) < 0x20 || c == 0x7f; }
-
-}  // namespace
 
 void append_json_string(std::string& out, std::string_view text) {
   out.push_back('"');

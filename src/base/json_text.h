@@ -3,10 +3,15 @@
 // Thread safety: functions without state.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
 namespace rota {
+
+// The length of the UTF-8 sequence at the front of `text` (well-formed as of Unicode table 3-7), or 0 if it is none.
+// REQUIRES: text is not empty.
+[[nodiscard]] std::size_t utf8_length(std::string_view text);
 
 // Appends `text` as a JSON string with its quotes. Control characters are escaped; bytes that are not UTF-8 become
 // U+FFFD, so that the output is always valid JSON.

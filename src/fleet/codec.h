@@ -119,10 +119,10 @@ class BasicEncoder {
     } else if constexpr (detail::is_variant<T>) {
       static_assert(std::variant_size_v<T> <= 256);
       byte(static_cast<std::uint8_t>(value.index()));
-      std::visit([this](const auto& alternative) { add(alternative); }, value);
+      std::visit([this](const auto& alternative) { this->add(alternative); }, value);
     } else {
       static_assert(detail::HasFields<T>, "no encoding for this type");
-      T::fields(value, [this](std::string_view, const auto& member) { add(member); });
+      T::fields(value, [this](std::string_view, const auto& member) { this->add(member); });
     }
   }
 
@@ -290,7 +290,7 @@ bool Decoder::read(T& value) {
     bool fine = true;
     T::fields(value, [this, &fine](std::string_view name, auto& member) {
       if (!fine) return;
-      fine = read(member);
+      fine = this->read(member);
       if (!fine) [[unlikely]]
         inside(name);
     });
@@ -307,7 +307,7 @@ bool Decoder::read_variant(std::variant<T...>& value) {
   std::uint8_t alternative = 0;
   const auto try_one = [&]<class One>(std::type_identity<One>) {
     if (index != alternative++) return false;
-    fine = read(value.template emplace<One>());
+    fine = this->read(value.template emplace<One>());
     if constexpr (detail::HasName<One>) {
       if (!fine) [[unlikely]]
         inside(One::kName);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "fleet/codec.h"
+#include "fleet/record.h"
 
 namespace rota::fleet {
 namespace {
@@ -51,6 +52,43 @@ void hash_assignment(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(hash_fields(event));
 }
 BENCHMARK(hash_assignment);
+
+// The record of a usual step: a task succeeded, its worker gets another.
+Record usual_record() {
+  Record record;
+  record.index = 1'000'000;
+  record.term = 3;
+  record.wall_ns = record.logical = 1'700'000'000'000'000'000;
+  record.command = ReportSucceeded{TaskId(WorkflowId(1234), 560), 1, R"({"loss": 0.25, "path": "/data/run-7/out"})"};
+  record.events = {TaskSucceeded{TaskId(WorkflowId(1234), 560), 1}, assignment()};
+  record.prior = {1, 2};
+  record.post = {3, 4};
+  return record;
+}
+
+void encode_a_record(benchmark::State& state) {
+  const Record record = usual_record();
+  Hash128 chain = first_chain();
+  std::string out;
+  for (auto _ : state) {
+    out.clear();
+    chain = encode_record(record, chain, out);
+  }
+  state.counters["bytes"] = static_cast<double>(out.size());
+}
+BENCHMARK(encode_a_record);
+
+void decode_a_record(benchmark::State& state) {
+  std::string bytes;
+  LogPosition before{.index = 999'999, .logical = 5};
+  encode_record(usual_record(), before.chain, bytes);
+  for (auto _ : state) {
+    LogPosition position = before;
+    auto record = decode_record(bytes, position);
+    benchmark::DoNotOptimize(record.ok());
+  }
+}
+BENCHMARK(decode_a_record);
 
 }  // namespace
 }  // namespace rota::fleet

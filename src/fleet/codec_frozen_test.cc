@@ -34,7 +34,7 @@ class Filler {
     } else if constexpr (detail::is_vector<T>) {
       fill(value.emplace_back());
     } else {
-      T::fields(value, [this](std::string_view, auto& member) { fill(member); });
+      T::fields(value, [this](std::string_view, auto& member) { this->fill(member); });
     }
   }
 

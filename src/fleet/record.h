@@ -1,0 +1,118 @@
+// The log: what was told and what was decided, record by record, in a chain that shows every defect.
+//
+//   log file = "rota log 1\n" { length record } end       end = 0 (a length), count, chain
+//   record   = version, index, term, logical, wall_ns, command, events, prior, post (see codec.h), chain
+//   chain    = hash128 of the chain before it, and the record's bytes up to here; before the first it is that of
+//              "rota log 1\n"
+//
+// Invariants of a log, checked as it is read:
+//   (1) each chain hash is right: no byte changed, nothing missing, nothing moved
+//   (2) indices count up by one; terms never fall
+//   (3) logical = max(previous logical + 1, wall_ns): unique and increasing, and wall time wherever that increases
+//   (4) prior is the previous record's post
+//   (5) a log file ends with its end mark: not cut off between two records either
+//
+// It finds damage, not forgery: who can write the log can compute the chain anew (docs/decisions/0051).
+//
+// Thread safety: functions any thread; objects none.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/hash.h"
+#include "fleet/command.h"
+#include "fleet/event.h"
+#include "fleet/fields.h"
+#include "rota/result.h"
+
+namespace rota::fleet {
+
+struct Record {
+  std::uint64_t index = 0;  // The first record is 1.
+  std::uint64_t term = 0;   // Of the leader who wrote it.
+  std::int64_t logical = 0;
+  std::int64_t wall_ns = 0;
+  Command command{};
+  Events events{};
+  Hash128 prior{};  // Of the state before the events, and after.
+  Hash128 post{};
+  ROTA_FIELDS(index, term, logical, wall_ns, command, events, prior, post)
+};
+
+inline constexpr std::string_view kLogMagic = "rota log 1\n";
+inline constexpr std::uint8_t kRecordVersion = 1;
+
+// The logical time of a record that is written at `wall_ns` after one with `previous`.
+[[nodiscard]] std::int64_t next_logical(std::int64_t previous, std::int64_t wall_ns);
+
+// The chain before the first record.
+[[nodiscard]] Hash128 first_chain();
+
+// Appends the record's bytes, its chain hash at the end, and returns that.
+Hash128 encode_record(const Record& record, const Hash128& previous_chain, std::string& out);
+
+// Where a log stands: what the next record must continue.
+struct LogPosition {
+  std::uint64_t index = 0;  // Of the last record.
+  std::uint64_t term = 0;
+  std::int64_t logical = 0;
+  Hash128 chain = first_chain();
+  std::optional<Hash128> post{};  // None: not known, and the next record's prior is not checked.
+};
+
+// The record whose bytes these are, as the one after `position`, which it then becomes. kCorrupt with details "record"
+// (the index that belongs here) and "defect": "changed", "missing" (a later record stands here), "repeated" (an earlier
+// one) or "inconsistent" (the chain is right, the content is not). `position` is then as before.
+[[nodiscard]] Result<Record> decode_record(std::string_view bytes, LogPosition& position);
+
+// Writes a log file.
+class LogWriter {
+ public:
+  explicit LogWriter(std::string& out) : out_(out) { out_.append(kLogMagic); }
+  // REQUIRES: the record's index is the next one.
+  void append(const Record& record);
+  // The end mark. Nothing is appended after it.
+  void finish();
+
+ private:
+  std::string& out_;
+  std::string scratch_;
+  std::uint64_t count_ = 0;
+  Hash128 chain_ = first_chain();
+};
+
+// Reads a log file that is in memory as a whole.
+class LogReader {
+ public:
+  // REQUIRES: `file` outlives the reader.
+  explicit LogReader(std::string_view file) : file_(file) {}
+
+  // The next record, or null at the end of a log without a defect. On the first defect a sentence that says which
+  // record at which bytes has which; details "byte" (where the record, or what stands in its place, begins), "record",
+  // and "defect" as in decode_record(), also "reordered", "truncated" or "format". REQUIRES: no error before.
+  [[nodiscard]] Result<const Record*> next();
+
+  // How far it has read, and where the log stands there.
+  [[nodiscard]] std::size_t byte() const { return at_; }
+  [[nodiscard]] const LogPosition& position() const { return position_; }
+
+ private:
+  struct Item;
+  struct End;
+  [[nodiscard]] Item item_at(std::size_t at) const;
+  [[nodiscard]] std::optional<End> end_at(std::size_t at) const;
+  [[nodiscard]] Result<void> read_header();
+  [[nodiscard]] Result<void> check_end() const;
+  [[nodiscard]] Error diagnose(const Item& item, Error error) const;
+  [[nodiscard]] bool is_in_place(const Item& item) const;
+
+  std::string_view file_;
+  std::size_t at_ = 0;
+  LogPosition position_{};
+  Record record_{};
+};
+
+}  // namespace rota::fleet

@@ -14,7 +14,9 @@ namespace {
 
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
-bool test(const std::vector<std::uint64_t>& mask, std::uint32_t slot) { return (mask[slot / 64] >> slot % 64 & 1U) != 0; }
+bool test(const std::vector<std::uint64_t>& mask, std::uint32_t slot) {
+  return (mask[slot / 64] >> slot % 64 & 1U) != 0;
+}
 
 // docs/brain.md, "Score": thousandths of a core, and what other hardware is worth in cores.
 std::int64_t throughput_of(const WorkerSpec& spec) {
@@ -139,8 +141,8 @@ void Board::fit_kind(Shape& shape, std::uint32_t number) const {
   fit.queue_mask.assign(kind.members.size() / 64 + 1, 0);
 }
 
-void Board::set_bit(Shape& shape, Fit& fit, std::vector<std::uint64_t>& mask, std::uint32_t& count, std::uint32_t& total,
-                    std::uint32_t slot, bool on) {
+void Board::set_bit(Shape& shape, Fit& fit, std::vector<std::uint64_t>& mask, std::uint32_t& count,
+                    std::uint32_t& total, std::uint32_t slot, bool on) {
   static_cast<void>(shape);
   static_cast<void>(fit);
   std::uint64_t& word = mask[slot / 64];
@@ -169,7 +171,8 @@ void Board::fit_worker(const State& state, Shape& shape, const Worker& worker) {
     bool allowed = true;
     if (policy.mode == DispatchMode::kStaticWorker) {
       const Workflow* workflow = state.find(key.workflow);
-      allowed = workflow != nullptr && !workflow->bound.is_none() ? workflow->bound == worker.id : worker.owner.is_none();
+      allowed =
+          workflow != nullptr && !workflow->bound.is_none() ? workflow->bound == worker.id : worker.owner.is_none();
     } else if (policy.mode == DispatchMode::kFixedPipeline) {
       const auto owner = state.globals().type_owner.find(key.type);
       allowed = owner == state.globals().type_owner.end() || owner->second == worker.id;
@@ -241,6 +244,8 @@ void Board::fleet_changed(State& state) {
     arm_grace(state, i);
   }
 }
+
+void Board::worker_gone(const Worker& worker, std::int64_t now_ns) { kinds_[worker.kind].gone_ns = now_ns; }
 
 void Board::rescale(const State& state) {
   static_cast<void>(state);

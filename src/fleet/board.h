@@ -1,9 +1,10 @@
-// Board: who is ready, in which order, and who could take what. Derived from the state's data, so that a choice need not
-// look at every task and every worker.
+// Board: who is ready, in which order, and who could take what. Derived from the state's data, so that a choice need
+// not look at every task and every worker.
 //
 // Three ideas:
 //   kind   workers that describe themselves alike. They have the same score, so that a choice by score looks at kinds.
-//   shape  tasks that the same workers could take. For each shape the board keeps, as bits, which workers could start one
+//   shape  tasks that the same workers could take. For each shape the board keeps, as bits, which workers could start
+//   one
 //          of its tasks now; a worker that changes is compared with each shape. Shapes that nobody could take now are
 //          not looked at: a task that cannot be placed blocks nobody behind it.
 //   class  ready tasks of one shape, one priority and one user: among them the order is (ready since, id), whatever the
@@ -24,10 +25,10 @@
 #include <string>
 #include <vector>
 
+#include "base/hash.h"
 #include "fleet/ids.h"
 #include "fleet/policy.h"
 #include "fleet/spec.h"
-#include "base/hash.h"
 
 namespace rota::fleet {
 
@@ -48,7 +49,8 @@ struct Timer {
   friend auto operator<=>(const Timer&, const Timer&) = default;
 };
 
-// Workers with equal specs but for their names. Kept for ever: a snapshot has them, because slots are chosen by history.
+// Workers with equal specs but for their names. Kept for ever: a snapshot has them, because slots are chosen by
+// history.
 struct KindData {
   WorkerSpec spec{};  // The name is empty.
   std::uint32_t next_slot = 0;
@@ -107,9 +109,9 @@ struct ReadyClass {
 
 // What a shape's tasks could have of one kind.
 struct Fit {
-  bool possible = false;        // A worker of it with nothing to do could run one.
-  std::uint64_t devices = 0;    // The GPUs that would do.
-  std::uint32_t start = 0;      // Bits in `start_mask`.
+  bool possible = false;      // A worker of it with nothing to do could run one.
+  std::uint64_t devices = 0;  // The GPUs that would do.
+  std::uint32_t start = 0;    // Bits in `start_mask`.
   std::uint32_t queue = 0;
   std::vector<std::uint64_t> start_mask{};  // By slot: could start one now.
   std::vector<std::uint64_t> queue_mask{};  // By slot: has room in its queue for one.
@@ -188,6 +190,7 @@ class Board {
   void take_due(const State& state, std::vector<Timer>& fired);
   void rearm_graces(const State& state);
   void rescale(const State& state);
+  void worker_gone(const Worker& worker, std::int64_t now_ns);
 
   void want_examined(TaskId task) { to_examine_.push_back(task); }
   void want_promoted(WorkerId worker) { to_promote_.push_back(worker); }

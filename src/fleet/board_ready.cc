@@ -96,7 +96,8 @@ void Board::prune(const State& state) {
   while (!to_promote_.empty() && promoted(to_promote_.front())) to_promote_.pop_front();
   const auto deferred = [&](TaskId id) {
     const Task* task = state.find(id);
-    return task == nullptr || task->state != TaskState::kReady || task->deferred || shape(task->shape).key.only.is_none();
+    return task == nullptr || task->state != TaskState::kReady || task->deferred ||
+           shape(task->shape).key.only.is_none();
   };
   while (!to_defer_.empty() && deferred(to_defer_.front())) to_defer_.pop_front();
   const auto ended = [&](WorkflowId id) {
@@ -113,7 +114,9 @@ void Board::prune(const State& state) {
 
 void Board::arm(Timer timer) { timers_.insert(timer); }
 
-std::int64_t Board::next_due_ns() const { return timers_.empty() ? graph::Moment::never().ns : timers_.begin()->due_ns; }
+std::int64_t Board::next_due_ns() const {
+  return timers_.empty() ? graph::Moment::never().ns : timers_.begin()->due_ns;
+}
 
 // A task that no live worker could ever run waits for one since it became ready, or since the last such worker went.
 void Board::arm_grace(const State& state, ShapeRef ref) {

@@ -17,6 +17,7 @@
 #include "fleet/event.h"
 #include "fleet/policy.h"
 #include "fleet/spec.h"
+#include "rota/graph/task.h"
 
 namespace rota::fleet {
 
@@ -42,6 +43,7 @@ ROTA_LAST_ENUMERATOR(Why, kRandom);
 ROTA_LAST_ENUMERATOR(RequeueReason, kRetried);
 ROTA_LAST_ENUMERATOR(StopReason, kGang);
 ROTA_LAST_ENUMERATOR(Outcome, kCancelled);
+ROTA_LAST_ENUMERATOR(graph::TaskState, kCancelled);
 
 std::string_view to_string(Category category);
 

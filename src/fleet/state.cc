@@ -31,6 +31,26 @@ std::string Workflow::name_of(const Task& task) const {
   return name + "[" + std::to_string(static_cast<std::size_t>(&task - tasks.data()) - stage.first) + "]";
 }
 
+std::string_view to_string(WorkerStatus status) {
+  switch (status) {
+    case WorkerStatus::kIdle:
+      return "idle";
+    case WorkerStatus::kBusy:
+      return "busy";
+    case WorkerStatus::kOverloaded:
+      return "overloaded";
+    case WorkerStatus::kDraining:
+      return "draining";
+    case WorkerStatus::kUnreachable:
+      return "unreachable";
+    case WorkerStatus::kDisabled:
+      return "disabled";
+    case WorkerStatus::kLeft:
+      return "left";
+  }
+  return "?";
+}
+
 WorkerStatus Worker::status(std::int64_t max_queue) const {
   if (left) return WorkerStatus::kLeft;
   if (!reachable) return WorkerStatus::kUnreachable;
@@ -97,8 +117,8 @@ std::int64_t dominant_share(const State& state, const User& user) {
     gpus += kind.taking * static_cast<std::int64_t>(kind.spec.gpus.size());
   }
   constexpr std::int64_t kScale = 1'000'000;
-  const std::int64_t share = std::max({user.cpu_used * kScale / cpu, (user.memory_used >> 20) * kScale / memory,
-                                       user.gpus_used * kScale / gpus});
+  const std::int64_t share = std::max(
+      {user.cpu_used * kScale / cpu, (user.memory_used >> 20) * kScale / memory, user.gpus_used * kScale / gpus});
   return share / user.weight;
 }
 
@@ -183,7 +203,7 @@ TaskExtra& State::extra(Task& task) {
   return *task.extra;
 }
 
-void State::begin(std::uint64_t index, std::uint64_t logical, std::int64_t wall_ns, const Command& command) {
+void State::begin(std::uint64_t index, std::int64_t logical, std::int64_t wall_ns, const Command& command) {
   record_ = index;
   globals_.index = index;
   globals_.logical = logical;
@@ -229,6 +249,14 @@ void State::end() {
   dirty_workflows_.clear();
   dirty_workers_.clear();
   dirty_users_.clear();
+}
+
+void State::forget_record(std::uint64_t index, std::int64_t logical, std::int64_t now_ns) {
+  ROTA_ASSERT(dirty_tasks_.empty() && dirty_workers_.empty() && dirty_workflows_.empty(), "nothing was applied");
+  board_.rearm_graces(*this);
+  globals_.index = index;
+  globals_.logical = logical;
+  globals_.now_ns = now_ns;
 }
 
 std::int64_t State::next_due_ns() const { return board_.next_due_ns(); }
@@ -377,7 +405,8 @@ void State::move_ready_tasks(WorkerId sticky) {
   for (const TaskId id : tasks) {
     Workflow& workflow = const_cast<Workflow&>(at(id.workflow()));
     Task& task = workflow.tasks[id.index()];
-    if (task.state != TaskState::kReady || task.shape == kNoShape || board_.shape(task.shape).key.only != sticky) continue;
+    if (task.state != TaskState::kReady || task.shape == kNoShape || board_.shape(task.shape).key.only != sticky)
+      continue;
     board_.remove(*this, workflow, task);
     board_.push(*this, workflow, task);
   }

@@ -40,29 +40,29 @@ struct TaskExtra {
   std::string checkpoint{};  // JSON; empty is null.
   std::string message{};     // Of the last failure.
   FailureKind kind = FailureKind::kError;
-  TaskId root{};                             // Whose failure or cancellation ended it; none: its own.
-  std::vector<WorkerId> failed_on{};         // Sorted.
-  std::int64_t memory_bytes = 0;             // Asked for instead of the template's, after it was killed for memory.
+  TaskId root{};                      // Whose failure or cancellation ended it; none: its own.
+  std::vector<WorkerId> failed_on{};  // Sorted.
+  std::int64_t memory_bytes = 0;      // Asked for instead of the template's, after it was killed for memory.
   ROTA_FIELDS(result, checkpoint, message, kind, root, failed_on, memory_bytes)
 };
 
 struct TaskData {
   TaskState state = TaskState::kQueued;
   TaskState paused_from = TaskState::kQueued;
-  bool skipped = false;      // kSucceeded without having run.
-  bool at_worker = false;    // Assigned, and waits there for resources.
-  bool stopping = false;     // Its worker was told to stop it; `stop` says why.
-  bool deferred = false;     // It was recorded that it waits for its parent's worker.
-  bool preempts = false;     // Others were asked to make room for it.
+  bool skipped = false;    // kSucceeded without having run.
+  bool at_worker = false;  // Assigned, and waits there for resources.
+  bool stopping = false;   // Its worker was told to stop it; `stop` says why.
+  bool deferred = false;   // It was recorded that it waits for its parent's worker.
+  bool preempts = false;   // Others were asked to make room for it.
   StopReason stop = StopReason::kCancel;
   std::uint32_t stage = 0;
-  std::uint32_t attempt = 0;   // Of the latest assignment, from 1 on. Fences reports.
-  std::uint32_t spent = 0;     // Attempts that count against max_attempts.
-  WorkerId worker{};           // Where it runs, or ran last.
-  TaskId lead{};               // The first task of its merged execution; itself if alone.
+  std::uint32_t attempt = 0;  // Of the latest assignment, from 1 on. Fences reports.
+  std::uint32_t spent = 0;    // Attempts that count against max_attempts.
+  WorkerId worker{};          // Where it runs, or ran last.
+  TaskId lead{};              // The first task of its merged execution; itself if alone.
   std::int32_t priority = 0;
-  std::int64_t since_ns = 0;   // Ready since; kept when it is requeued, so that it is in front again.
-  std::int64_t due_ns = 0;     // Waits until then for its next attempt; 0: does not.
+  std::int64_t since_ns = 0;  // Ready since; kept when it is requeued, so that it is in front again.
+  std::int64_t due_ns = 0;    // Waits until then for its next attempt; 0: does not.
   std::int64_t assigned_ns = 0;
   std::int64_t ended_ns = 0;
   std::uint64_t assigned_in = 0;  // The log's record of the latest assignment: why it is where it is.
@@ -72,14 +72,14 @@ struct TaskData {
 
 struct Task : TaskData {
   std::unique_ptr<TaskExtra> extra{};
-  Hash128 hash{};            // As it is in the state's hash.
+  Hash128 hash{};             // As it is in the state's hash.
   ShapeRef shape = kNoShape;  // Board.
-  std::uint32_t stamp = 0;   // Board: which entry of the ready queues is the valid one.
+  std::uint32_t stamp = 0;    // Board: which entry of the ready queues is the valid one.
   bool dirty = false;
 };
 
 struct StageState {
-  std::uint32_t first = 0;    // Its tasks are [first, first + count).
+  std::uint32_t first = 0;  // Its tasks are [first, first + count).
   std::uint32_t count = 0;
   std::uint32_t unfinished = 0;  // Tasks that have not succeeded.
   std::uint32_t waits = 0;       // Stages that it needs and that have not succeeded.
@@ -88,11 +88,11 @@ struct StageState {
 
 // What is derived from a template once, at submission.
 struct TemplateInfo {
-  Hash128 hash{};                       // Equal templates merge.
+  Hash128 hash{};                          // Equal templates merge.
   std::vector<ReferenceUse> references{};  // Of payload and condition.
-  bool examine = false;                 // It has references to stages or a condition: looked at before it is ready.
-  std::uint32_t sticky = ~0U;           // The stage whose checkpoint or adapter it uses.
-  ShapeRef shape = kNoShape;            // Of a task with nothing special about it.
+  bool examine = false;                    // It has references to stages or a condition: looked at before it is ready.
+  std::uint32_t sticky = ~0U;              // The stage whose checkpoint or adapter it uses.
+  ShapeRef shape = kNoShape;               // Of a task with nothing special about it.
 };
 
 struct WorkflowData {
@@ -126,9 +126,7 @@ struct Workflow : WorkflowData {
   [[nodiscard]] const TemplateInfo& info_of(const Task& task) const {
     return templates[static_cast<std::size_t>(spec.stages[task.stage].use)];
   }
-  [[nodiscard]] TaskId id_of(const Task& task) const {
-    return {id, static_cast<std::uint32_t>(&task - tasks.data())};
-  }
+  [[nodiscard]] TaskId id_of(const Task& task) const { return {id, static_cast<std::uint32_t>(&task - tasks.data())}; }
   // "train", or "train[3]" in a stage of several.
   [[nodiscard]] std::string name_of(const Task& task) const;
 };
@@ -208,7 +206,8 @@ struct User {
   std::int64_t memory_used = 0;
   std::int64_t gpus_used = 0;
   std::int64_t tasks_used = 0;
-  ROTA_FIELDS(name, weight, cpu_limit, memory_limit, gpu_limit, task_limit, cpu_used, memory_used, gpus_used, tasks_used)
+  ROTA_FIELDS(name, weight, cpu_limit, memory_limit, gpu_limit, task_limit, cpu_used, memory_used, gpus_used,
+              tasks_used)
   Hash128 hash{};
   bool dirty = false;
 };
@@ -216,9 +215,9 @@ struct User {
 // Numbers and small things that belong to no other entity.
 struct Globals {
   Policy policy{};
-  std::uint64_t index = 0;    // The last record's.
-  std::uint64_t logical = 0;  // The last record's.
-  std::int64_t now_ns = 0;    // The latest wall time; never goes back.
+  std::uint64_t index = 0;   // The last record's.
+  std::int64_t logical = 0;  // The last record's.
+  std::int64_t now_ns = 0;   // The latest wall time; never goes back.
   WorkflowId last_workflow{};
   WorkerId last_worker{};
   WorkerId last_assigned{};  // For round robin.
@@ -262,6 +261,7 @@ class State {
     }
   }
   [[nodiscard]] const Board& board() const { return board_; }
+  [[nodiscard]] Board& board() { return board_; }
   [[nodiscard]] std::uint64_t unfinished_tasks() const { return unfinished_; }
   [[nodiscard]] std::uint32_t live_workers() const { return live_workers_; }
   // Of everything above. Valid between records.
@@ -269,10 +269,12 @@ class State {
 
   // --- How it changes ---
   // A record begins: time moves on. For a Tick, timers that are due are taken out and kept for the decision.
-  void begin(std::uint64_t index, std::uint64_t logical, std::int64_t wall_ns, const Command& command);
+  void begin(std::uint64_t index, std::int64_t logical, std::int64_t wall_ns, const Command& command);
   // Total: what decide() promised is asserted.
   void apply(const Event& event, const Command& cause);
   void end();
+  // Instead of end(), for a command that has led to no event: as if it had never been.
+  void forget_record(std::uint64_t index, std::int64_t logical, std::int64_t now_ns);
   // The timers that the record's Tick has taken out.
   [[nodiscard]] const std::vector<Timer>& fired() const { return fired_; }
   [[nodiscard]] std::int64_t next_due_ns() const;

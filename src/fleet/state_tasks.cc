@@ -74,7 +74,8 @@ void State::on(const TaskAssigned& e, const Command&) {
   execution.members.push_back(e.task);
   for (const Member& member : e.members) execution.members.push_back(member.task);
   execution.cpu_millis = use.needs.cpu_millis;
-  execution.memory_bytes = lead.extra != nullptr && lead.extra->memory_bytes > 0 ? lead.extra->memory_bytes : use.needs.memory_bytes;
+  execution.memory_bytes =
+      lead.extra != nullptr && lead.extra->memory_bytes > 0 ? lead.extra->memory_bytes : use.needs.memory_bytes;
   execution.gpus = static_cast<std::uint32_t>(use.needs.gpu.count);
   execution.user = lead_workflow.user;
   execution.queued = e.queued;
@@ -218,7 +219,8 @@ void State::on(const TaskCancelled& e, const Command&) {
   Workflow& workflow = const_cast<Workflow&>(at(e.task.workflow()));
   Task& task = edit(e.task);
   const bool ready = task.state == TaskState::kReady;
-  if (task.state == TaskState::kRunning || (task.state == TaskState::kPaused && task.paused_from == TaskState::kRunning)) {
+  if (task.state == TaskState::kRunning ||
+      (task.state == TaskState::kPaused && task.paused_from == TaskState::kRunning)) {
     leave_execution(workflow, task);
   }
   move(workflow, task, TaskState::kCancelled);

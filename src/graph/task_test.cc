@@ -12,7 +12,7 @@ namespace {
 TEST(TaskState, TheTableOfLegalTransitions) {
   const std::string expected[kTaskStateCount] = {"Queued: Ready Paused Cancelled",
                                                  "Ready: Running Paused Cancelled",
-                                                 "Running: Paused Succeeded Failed Cancelled",
+                                                 "Running: Queued Paused Succeeded Failed Cancelled",
                                                  "Paused: Queued Ready Running Cancelled",
                                                  "Succeeded:",
                                                  "Failed: Queued",

@@ -1,0 +1,144 @@
+#include "fleet/brain.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "fleet/codec.h"
+#include "fleet/decide.h"
+
+namespace rota::fleet {
+
+namespace {
+constexpr std::string_view kSnapshotMagic = "rota state 1\n";
+}
+
+Result<Record> Brain::execute(Command command, std::int64_t wall_ns) {
+  Record record;
+  ROTA_TRY(execute(std::move(command), wall_ns, record));
+  return record;
+}
+
+Result<void> Brain::execute(Command command, std::int64_t wall_ns, Record& record) {
+  const Globals& globals = state_.globals();
+  seen_ns_ = std::max({seen_ns_, wall_ns, globals.now_ns});
+  record.index = globals.index + 1;
+  record.term = term_;
+  record.wall_ns = seen_ns_;
+  record.logical = next_logical(globals.logical, seen_ns_);
+  record.command = std::move(command);
+  record.events.clear();
+  record.prior = state_.hash();
+  const std::uint64_t index = globals.index;
+  const std::int64_t logical = globals.logical;
+  const std::int64_t now_ns = globals.now_ns;
+  state_.begin(record.index, record.logical, record.wall_ns, record.command);
+  Decision decision(state_, record.command, record.events);
+  Result<void> result = decision.run();
+  if (result.ok() && !record.events.empty()) decision.settle();
+  if (record.events.empty()) {
+    state_.forget_record(index, logical, now_ns);
+    record.index = 0;
+    record.post = record.prior;
+    return result;
+  }
+  state_.end();
+  record.post = state_.hash();
+  return {};
+}
+
+Result<void> Brain::apply(const Record& record) {
+  const Globals& globals = state_.globals();
+  if (record.index != globals.index + 1) {
+    return Error{ErrorCode::kCorrupt,
+                 "record " + std::to_string(record.index) + " follows record " + std::to_string(globals.index)};
+  }
+  if (record.prior != state_.hash()) {
+    return Error{ErrorCode::kCorrupt, "record " + std::to_string(record.index) +
+                                          " was decided in another state: its hash is " + record.prior.to_string() +
+                                          ", this one's " + state_.hash().to_string()};
+  }
+  state_.begin(record.index, record.logical, record.wall_ns, record.command);
+  for (const Event& event : record.events) state_.apply(event, record.command);
+  state_.board().prune(state_);
+  state_.end();
+  seen_ns_ = std::max(seen_ns_, record.wall_ns);
+  if (record.post != state_.hash()) {
+    return Error{ErrorCode::kCorrupt, "after record " + std::to_string(record.index) + " the state's hash is " +
+                                          state_.hash().to_string() + ", not " + record.post.to_string()};
+  }
+  return {};
+}
+
+Result<void> Brain::verify(const Record& record) {
+  const std::uint64_t term = std::exchange(term_, record.term);
+  Record again;
+  Result<void> result = execute(record.command, record.wall_ns, again);
+  term_ = term;
+  const std::string where = "record " + std::to_string(record.index) + " (" +
+                            std::visit([](const auto& c) { return std::string(c.kName); }, record.command) + ")";
+  if (!result.ok()) {
+    return Error{ErrorCode::kConflict, where + " would be refused now: " + result.error().message};
+  }
+  if (again.index != record.index) {
+    return Error{ErrorCode::kConflict, where + " would lead to nothing now"};
+  }
+  std::string then_bytes;
+  std::string now_bytes;
+  for (std::size_t i = 0; i < std::max(record.events.size(), again.events.size()); ++i) {
+    then_bytes.clear();
+    now_bytes.clear();
+    if (i < record.events.size()) encode(record.events[i], then_bytes);
+    if (i < again.events.size()) encode(again.events[i], now_bytes);
+    if (then_bytes == now_bytes) continue;
+    return Error{
+        ErrorCode::kConflict,
+        where + ", event " + std::to_string(i + 1) + ": decided was " +
+            (i < record.events.size() ? std::visit([](const auto& e) { return std::string(e.kName); }, record.events[i])
+                                      : "nothing more") +
+            "; now it would be " +
+            (i < again.events.size() ? std::visit([](const auto& e) { return std::string(e.kName); }, again.events[i])
+                                     : "nothing more")};
+  }
+  if (again.prior != record.prior || again.post != record.post) {
+    return Error{ErrorCode::kConflict, where + ": the events are the same, but the state's hash is " +
+                                           again.post.to_string() + ", not " + record.post.to_string()};
+  }
+  return {};
+}
+
+std::string Brain::snapshot() const {
+  std::string bytes(kSnapshotMagic);
+  std::string body = state_.encode();
+  encode(term_, bytes);
+  encode(state_.hash(), bytes);
+  encode(hash128(body), bytes);
+  bytes += body;
+  return bytes;
+}
+
+Result<Brain> Brain::restore(std::string_view bytes) {
+  if (!bytes.starts_with(kSnapshotMagic)) {
+    return Error{ErrorCode::kCorrupt, "this is no snapshot of a state, or one of another version"};
+  }
+  Decoder decoder(bytes.substr(kSnapshotMagic.size()));
+  std::uint64_t term = 0;
+  Hash128 hash;
+  Hash128 check;
+  std::string_view body;
+  if (!decoder.read(term) || !decoder.read(hash) || !decoder.read(check) || !decoder.raw(decoder.left(), body)) {
+    return decoder.error();
+  }
+  if (hash128(body) != check) return Error{ErrorCode::kCorrupt, "the snapshot was changed after it was written"};
+  ROTA_TRY_ASSIGN(State state, State::decode(body));
+  if (state.hash() != hash) {
+    return Error{ErrorCode::kCorrupt,
+                 "the snapshot's state has the hash " + state.hash().to_string() + ", not " + hash.to_string()};
+  }
+  Brain brain(term);
+  brain.seen_ns_ = state.now_ns();
+  brain.state_ = std::move(state);
+  return brain;
+}
+
+}  // namespace rota::fleet

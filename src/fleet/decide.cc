@@ -1,0 +1,247 @@
+// Commands about workers, policy and quotas, and what is submitted.
+#include "fleet/decide.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/nearest.h"
+#include "fleet/placement.h"
+#include "rota/assert.h"
+
+namespace rota::fleet {
+
+namespace {
+
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
+constexpr std::int64_t kMostCost = 9'000'000'000;  // 9,000 an hour.
+constexpr std::int64_t kMostMs = 1'000LL * 3600 * 24 * 365 * 100;
+
+Error invalid(std::string message) { return Error{ErrorCode::kInvalidArgument, std::move(message)}; }
+
+Result<void> in_range(std::string_view what, std::int64_t value, std::int64_t least, std::int64_t most) {
+  if (value >= least && value <= most) return {};
+  return invalid(std::string(what) + " is " + std::to_string(value) + "; allowed is " + std::to_string(least) + " to " +
+                 std::to_string(most));
+}
+
+Result<void> check_policy(const Policy& policy) {
+  ROTA_TRY(in_range("lambda_inference", policy.lambda_inference, 0, kOne));
+  ROTA_TRY(in_range("lambda_training", policy.lambda_training, 0, kOne));
+  ROTA_TRY(in_range("lambda_other", policy.lambda_other, 0, kOne));
+  ROTA_TRY(in_range("jitter", policy.jitter, 0, kOne));
+  ROTA_TRY(in_range("aging_interval_ms", policy.aging_interval_ms, 1, kMostMs));
+  ROTA_TRY(in_range("aging_boost", policy.aging_boost, 0, 1'000'000));
+  ROTA_TRY(in_range("cache_ttl_ms", policy.cache_ttl_ms, 0, kMostMs));
+  ROTA_TRY(in_range("merge_most", policy.merge_most, 1, 1000));
+  ROTA_TRY(in_range("max_queue_per_worker", policy.max_queue_per_worker, 0, 1'000'000));
+  ROTA_TRY(in_range("heartbeat_ttl_ms", policy.heartbeat_ttl_ms, 1, kMostMs));
+  ROTA_TRY(in_range("no_worker_grace_ms", policy.no_worker_grace_ms, 0, kMostMs));
+  ROTA_TRY(in_range("backlog_per_worker", policy.backlog_per_worker, 1, 1'000'000'000));
+  ROTA_TRY(in_range("reject_threshold", policy.reject_threshold, 0, kOne));
+  ROTA_TRY(in_range("retention_ms", policy.retention_ms, 0, kMostMs));
+  ROTA_TRY(in_range("result_most_bytes", policy.result_most_bytes, 0, 1 << 30));
+  ROTA_TRY(in_range("elastic.disable_idle_ms", policy.elastic.disable_idle_ms, 0, kMostMs));
+  ROTA_TRY(in_range("elastic.disable_queue_most", policy.elastic.disable_queue_most, 0, kMostMs));
+  ROTA_TRY(in_range("elastic.enable_queue_threshold", policy.elastic.enable_queue_threshold, 0, kMostMs));
+  ROTA_TRY(in_range("elastic.least_active", policy.elastic.least_active, 0, 1'000'000));
+  ROTA_TRY(in_range("elastic.poll_ms", policy.elastic.poll_ms, 1, kMostMs));
+  return in_range("elastic.cooldown_ms", policy.elastic.cooldown_ms, 0, kMostMs);
+}
+
+Result<void> check_worker(const WorkerSpec& worker) {
+  if (worker.name.empty()) return invalid("a worker needs a name");
+  ROTA_TRY(in_range("the worker's cpu (thousandths of a core)", worker.cpu_millis, 0, 1'000'000'000));
+  ROTA_TRY(in_range("the worker's memory in bytes", worker.memory_bytes, 0, kMostBytes));
+  ROTA_TRY(in_range("the worker's cost in millionths an hour", worker.cost_microdollars_per_hour, 0, kMostCost));
+  if (worker.gpus.size() > 64)
+    return invalid("a worker has at most 64 GPUs, not " + std::to_string(worker.gpus.size()));
+  for (const Gpu& gpu : worker.gpus) ROTA_TRY(in_range("a GPU's memory in bytes", gpu.memory_bytes, 0, kMostBytes));
+  return {};
+}
+
+}  // namespace
+
+Error no_worker_called(const State& state, std::string_view name) {
+  std::vector<std::string> names;
+  state.each_worker([&](const Worker& worker) { names.push_back(worker.spec.name); });
+  std::string message = "no worker is called '" + std::string(name) + "'";
+  if (const std::string_view near = nearest(name, names); !near.empty()) message.append("; did you mean '").append(near).append("'?");
+  return Error{ErrorCode::kNotFound, std::move(message)};
+}
+
+void Decision::emit(Event event) {
+  events_.push_back(std::move(event));
+  state_.apply(events_.back(), command_);
+}
+
+Result<void> Decision::run() {
+  Result<void> result = std::visit([&](const auto& command) { return on(command); }, command_);
+  ROTA_ASSERT(result.ok() || events_.empty(), "a refused command has no events");
+  return result;
+}
+
+Result<void> Decision::on(const SetPolicy& command) {
+  ROTA_TRY(check_policy(command.policy));
+  if (command.policy == state_.policy() && state_.globals().index > 1) return {};
+  emit(PolicyChanged());
+  return {};
+}
+
+Result<void> Decision::on(const Tick&) {
+  const std::vector<Timer> fired = state_.fired();
+  for (const Timer& timer : fired) fire(timer);
+  return {};
+}
+
+Result<void> Decision::on(const RegisterWorker& command) {
+  ROTA_TRY(check_worker(command.worker));
+  const Worker* known = state_.find_worker(command.worker.name);
+  if (known == nullptr) {
+    emit(WorkerRegistered{state_.globals().last_worker.next()});
+    return {};
+  }
+  // It restarted: what it ran is lost with it.
+  const WorkerId id = known->id;
+  const bool same = known->spec == command.worker;
+  if (known->reachable && !known->executions.empty()) {
+    emit(WorkerChanged{id, WorkerChange::kUnreachable});
+    worker_gone(id);
+  }
+  if (same) {
+    emit(WorkerRegistered{id});
+    return {};
+  }
+  emit(WorkerChanged{id, WorkerChange::kLeft});  // Another machine under the old name.
+  emit(WorkerRegistered{state_.globals().last_worker.next()});
+  return {};
+}
+
+Result<void> Decision::on(const Heartbeats& command) {
+  std::vector<WorkerId> seen;
+  std::vector<WorkerId> back;
+  for (const std::string& name : command.workers) {
+    const Worker* worker = state_.find_worker(name);
+    if (worker == nullptr) continue;  // It will be told to register again.
+    (worker->reachable ? seen : back).push_back(worker->id);
+  }
+  for (std::vector<WorkerId>* ids : {&seen, &back}) {
+    std::sort(ids->begin(), ids->end());
+    ids->erase(std::unique(ids->begin(), ids->end()), ids->end());
+  }
+  if (!seen.empty()) emit(WorkersSeen{std::move(seen)});
+  for (const WorkerId id : back) emit(WorkerChanged{id, WorkerChange::kBack});
+  return {};
+}
+
+Result<void> Decision::on(const DrainWorker& command) {
+  const Worker* worker = state_.find_worker(command.worker);
+  if (worker == nullptr) return no_worker_called(state_, command.worker);
+  if (!worker->draining) emit(WorkerChanged{worker->id, WorkerChange::kDraining});
+  return {};
+}
+
+Result<void> Decision::on(const WorkerLost& command) {
+  const Worker* worker = state_.find_worker(command.worker);
+  if (worker == nullptr) return no_worker_called(state_, command.worker);
+  if (!worker->reachable) return {};
+  emit(WorkerChanged{worker->id, WorkerChange::kUnreachable});
+  worker_gone(worker->id);
+  return {};
+}
+
+Result<void> Decision::on(const SetWorkerEnabled& command) {
+  const Worker* worker = state_.find_worker(command.worker);
+  if (worker == nullptr) return no_worker_called(state_, command.worker);
+  const bool enabled = !worker->disabled_by_hand && (!command.enabled || !worker->disabled_elastic);
+  if (command.enabled == enabled) return {};
+  emit(WorkerChanged{worker->id, command.enabled ? WorkerChange::kEnabledByHand : WorkerChange::kDisabledByHand});
+  return {};
+}
+
+Result<void> Decision::on(const ReportCaches& command) {
+  const Worker* worker = state_.find_worker(command.worker);
+  if (worker == nullptr) return no_worker_called(state_, command.worker);
+  if (!command.items.empty()) emit(CachesReported{worker->id});
+  return {};
+}
+
+Result<void> Decision::on(const SetQuota& command) {
+  ROTA_TRY(in_range("the weight of user '" + command.user + "'", command.weight, 1, 1'000'000));
+  ROTA_TRY(in_range("the quota of cpu", command.cpu_millis, 0, kMostBytes));
+  ROTA_TRY(in_range("the quota of memory", command.memory_bytes, 0, kMostBytes));
+  ROTA_TRY(in_range("the quota of gpus", command.gpus, 0, kMostBytes));
+  ROTA_TRY(in_range("the quota of tasks", command.tasks, 0, kMostBytes));
+  emit(QuotaChanged());
+  return {};
+}
+
+Result<void> Decision::on(const SubmitWorkflow& command) {
+  if (!command.key.empty() && state_.find_key(command.key) != nullptr) {
+    return Error{ErrorCode::kAlreadyExists, "a workflow was submitted under the key '" + command.key + "' already"}
+        .with("workflow", state_.find_key(command.key)->id.to_string());
+  }
+  // Backpressure (B-18): full with no workers at all.
+  const Policy& policy = state_.policy();
+  const std::int64_t capacity = state_.live_workers() * policy.backlog_per_worker;
+  const auto queued = static_cast<std::int64_t>(std::min<std::uint64_t>(state_.unfinished_tasks(), 1ULL << 32));
+  const std::int64_t usage = capacity == 0 ? kOne : std::min(kOne, queued * kOne / capacity);
+  if (usage >= policy.reject_threshold) {
+    std::string message = capacity == 0 ? "no worker is there to take work"
+                                        : std::to_string(queued) + " tasks wait or run already, of " +
+                                              std::to_string(capacity) + " that the fleet may have";
+    return Error{ErrorCode::kOverloaded, std::move(message) + "; try again in 5 s"}.with("retry_after_ms", "5000");
+  }
+  ROTA_TRY_ASSIGN(const WorkflowPlan plan, plan_workflow(command.workflow));
+  static_cast<void>(plan);
+  const WorkflowId id = state_.globals().last_workflow.next();
+  emit(WorkflowAccepted{id, usage > kOne / 2});
+  // What no registered worker could ever run is said at once.
+  const Workflow& workflow = state_.at(id);
+  std::vector<bool> checked(workflow.spec.templates.size());
+  for (std::uint32_t i = 0; i < workflow.spec.stages.size(); ++i) {
+    const auto use = static_cast<std::size_t>(workflow.spec.stages[i].use);
+    const TaskTemplate& form = workflow.spec.templates[use];
+    if (checked[use] && !form.gang) continue;
+    checked[use] = true;
+    if (policy.mode == DispatchMode::kStaticRoundRobin) continue;
+    const Nearest near = nearest_worker(state_, form.needs);
+    if (!near.lacks.empty()) {
+      emit(PlacementWarned{id, i, near.lacks, near.worker});
+      continue;
+    }
+    if (!form.gang) continue;
+    // All replicas at once, on a fleet with nothing else to do.
+    std::int64_t room = 0;
+    for (const Kind& kind : state_.board().kinds()) {
+      if (kind.live == 0 || !Board::capable(kind.spec, form.needs)) continue;
+      std::int64_t each = std::int64_t{1} << 32;
+      if (form.needs.cpu_millis > 0) each = std::min(each, kind.spec.cpu_millis / form.needs.cpu_millis);
+      if (form.needs.memory_bytes > 0) each = std::min(each, kind.spec.memory_bytes / form.needs.memory_bytes);
+      if (form.needs.gpu.count > 0) {
+        each = std::min<std::int64_t>(
+            each, __builtin_popcountll(Board::suitable_devices(kind.spec, form.needs.gpu)) / form.needs.gpu.count);
+      }
+      room += each * kind.live;
+    }
+    if (room < workflow.stages[i].count) {
+      emit(PlacementWarned{id, i,
+                           "replicas: " + std::to_string(workflow.stages[i].count) + " together needed, room for " +
+                               std::to_string(room),
+                           near.worker});
+    }
+  }
+  return {};
+}
+
+Result<void> Decision::on(const ForgetWorkflow& command) {
+  const Workflow* workflow = state_.find(command.workflow);
+  if (workflow == nullptr) return Error{ErrorCode::kNotFound, "there is no workflow " + command.workflow.to_string()};
+  if (workflow->outcome == Outcome::kRunning) {
+    return Error{ErrorCode::kFailedPrecondition, command.workflow.to_string() + " has not ended; cancel it first"};
+  }
+  emit(WorkflowForgotten{command.workflow});
+  return {};
+}
+
+}  // namespace rota::fleet

@@ -1,0 +1,87 @@
+// decide: what follows from a command, in the state that there is.
+//
+// Pure: a function of the state and the command. An event is applied as soon as it is decided, so that the next choice
+// of the same command sees it: two tasks that become ready at once do not both get the last worker.
+//
+// A command is refused before its first event, or not at all.
+#pragma once
+
+#include "fleet/command.h"
+#include "fleet/event.h"
+#include "fleet/state.h"
+#include "rota/result.h"
+
+namespace rota::fleet {
+
+class Decision {
+ public:
+  // REQUIRES: state.begin() for the command.
+  Decision(State& state, const Command& command, Events& events) : state_(state), command_(command), events_(events) {}
+
+  // The command's own events; an error refuses it, and then nothing has changed.
+  Result<void> run();
+  // Then all that follows: assignments, ends of workflows, ... until there is nothing more to do.
+  void settle();
+
+ private:
+  Result<void> on(const SetPolicy& command);
+  Result<void> on(const Tick& command);
+  Result<void> on(const RegisterWorker& command);
+  Result<void> on(const Heartbeats& command);
+  Result<void> on(const DrainWorker& command);
+  Result<void> on(const WorkerLost& command);
+  Result<void> on(const SetWorkerEnabled& command);
+  Result<void> on(const ReportCaches& command);
+  Result<void> on(const SubmitWorkflow& command);
+  Result<void> on(const Control& command);
+  Result<void> on(const SetPriority& command);
+  Result<void> on(const SetQuota& command);
+  Result<void> on(const ReportSucceeded& command);
+  Result<void> on(const ReportFailed& command);
+  Result<void> on(const ReportStopped& command);
+  Result<void> on(const ReportCheckpoint& command);
+  Result<void> on(const ReportUndeliverable& command);
+  Result<void> on(const ForgetWorkflow& command);
+
+  void emit(Event event);
+
+  // decide_report.cc
+  Result<const Task*> reported(TaskId id, std::uint32_t attempt);
+  void resume_if_paused(TaskId id);
+  void end_attempt(TaskId id, FailureKind kind, const std::string& message, bool final);
+  void fail(TaskId id, FailureKind kind, const std::string& message);
+  void cascade(TaskId root);
+  void stop_gang(TaskId id);
+  void cancel(TaskId id, TaskId root);
+  void worker_gone(WorkerId id);
+
+  // decide_control.cc
+  void control(const Workflow& workflow, TaskId id, Action action);
+  void retry(const Workflow& workflow, TaskId id);
+
+  // decide_timer.cc
+  void fire(const Timer& timer);
+  void fire_grace(ShapeRef shape);
+  void poll_elastic();
+
+  // settle.cc
+  bool promote();
+  bool examine();
+  bool place();
+  bool place_gang(ShapeRef shape, const ReadyClass& ready);
+  void assign(TaskId id);
+  bool defer();
+  bool preempt();
+  bool end_workflow();
+  bool leave();
+  [[nodiscard]] bool over_quota(const User& user, const ShapeKey& key) const;
+
+  State& state_;
+  const Command& command_;
+  Events& events_;
+};
+
+// What `text` is called in messages: "no worker is called 'x'; the nearest is 'y'".
+[[nodiscard]] Error no_worker_called(const State& state, std::string_view name);
+
+}  // namespace rota::fleet

@@ -1,0 +1,258 @@
+// What workers report, and what an attempt's end leads to.
+#include <algorithm>
+#include <string>
+
+#include "fleet/decide.h"
+#include "fleet/json.h"
+#include "rota/assert.h"
+
+namespace rota::fleet {
+
+namespace {
+
+bool active(const Task& task) {
+  return task.state == TaskState::kRunning ||
+         (task.state == TaskState::kPaused && task.paused_from == TaskState::kRunning);
+}
+
+std::int64_t backoff_ms(const Retry& retry, std::uint32_t spent) {
+  std::int64_t wait = retry.backoff_ms;
+  for (std::uint32_t i = 0; i < spent && wait < retry.backoff_most_ms; ++i) {
+    wait = wait > retry.backoff_most_ms * 1000 / retry.backoff_factor_permille
+               ? retry.backoff_most_ms
+               : wait * retry.backoff_factor_permille / 1000;
+  }
+  return std::min(wait, retry.backoff_most_ms);
+}
+
+RequeueReason reason_of(FailureKind kind) {
+  switch (kind) {
+    case FailureKind::kMemory:
+      return RequeueReason::kKilledForMemory;
+    case FailureKind::kTimeout:
+      return RequeueReason::kTimedOut;
+    case FailureKind::kWorkerLost:
+      return RequeueReason::kWorkerLost;
+    default:
+      return RequeueReason::kFailed;
+  }
+}
+
+}  // namespace
+
+// The task, if the report is about its current attempt; null for a late one, which is normal traffic.
+Result<const Task*> Decision::reported(TaskId id, std::uint32_t attempt) {
+  const Task* task = state_.find(id);
+  if (task == nullptr) return Error{ErrorCode::kNotFound, "there is no task " + id.to_string()};
+  if (attempt > task->attempt) {
+    return Error{ErrorCode::kInvalidArgument, "attempt " + std::to_string(attempt) + " of " + id.to_string() +
+                                                  " was never made; the latest is " + std::to_string(task->attempt)};
+  }
+  return attempt == task->attempt && active(*task) ? task : nullptr;
+}
+
+void Decision::resume_if_paused(TaskId id) {
+  if (state_.at(id).state == TaskState::kPaused) emit(TaskResumed{id});
+}
+
+Result<void> Decision::on(const ReportSucceeded& command) {
+  ROTA_TRY_ASSIGN(const Task* task, reported(command.task, command.attempt));
+  if (task == nullptr) return {};
+  const auto most = static_cast<std::size_t>(state_.policy().result_most_bytes);
+  if (command.result.size() > most) {
+    resume_if_paused(command.task);
+    end_attempt(
+        command.task, FailureKind::kError,
+        "its result has " + std::to_string(command.result.size()) + " bytes; allowed are " + std::to_string(most),
+        true);
+    return {};
+  }
+  if (command.result != "null") {
+    if (const Result<void> valid = json_validate(command.result); !valid.ok()) {
+      resume_if_paused(command.task);
+      end_attempt(command.task, FailureKind::kError, "its result is not JSON: " + valid.error().message, true);
+      return {};
+    }
+  }
+  resume_if_paused(command.task);
+  emit(TaskSucceeded{command.task, command.attempt});
+  return {};
+}
+
+Result<void> Decision::on(const ReportFailed& command) {
+  ROTA_TRY_ASSIGN(const Task* task, reported(command.task, command.attempt));
+  if (task == nullptr) return {};
+  resume_if_paused(command.task);
+  end_attempt(command.task, command.kind, command.message, command.final);
+  return {};
+}
+
+Result<void> Decision::on(const ReportStopped& command) {
+  ROTA_TRY_ASSIGN(const Task* task, reported(command.task, command.attempt));
+  if (task == nullptr) return {};
+  resume_if_paused(command.task);
+  if (!task->stopping) {
+    end_attempt(command.task, FailureKind::kError, "it stopped without having been told to", false);
+    return {};
+  }
+  switch (task->stop) {
+    case StopReason::kCancel:
+      cancel(command.task, TaskId());
+      cascade(command.task);
+      break;
+    case StopReason::kPreempt:
+      emit(TaskRequeued{command.task, RequeueReason::kPreempted, 0, 0});
+      break;
+    case StopReason::kGang: {
+      const Workflow& workflow = state_.at(command.task.workflow());
+      const StageState& stage = workflow.stages[task->stage];
+      for (std::uint32_t t = stage.first; t < stage.first + stage.count; ++t) {
+        const TaskState other = workflow.tasks[t].state;
+        if (other != TaskState::kFailed && other != TaskState::kCancelled) continue;
+        cancel(command.task, TaskId(workflow.id, t));
+        return {};
+      }
+      emit(TaskRequeued{command.task, RequeueReason::kGang, 0, 0});
+      break;
+    }
+  }
+  return {};
+}
+
+Result<void> Decision::on(const ReportCheckpoint& command) {
+  ROTA_TRY_ASSIGN(const Task* task, reported(command.task, command.attempt));
+  if (task == nullptr) return {};
+  if (command.checkpoint.size() > static_cast<std::size_t>(state_.policy().result_most_bytes)) {
+    return Error{ErrorCode::kTooLarge, "a checkpoint of " + std::to_string(command.checkpoint.size()) +
+                                           " bytes; save it to a file and report the file's name"};
+  }
+  ROTA_TRY(json_validate(command.checkpoint));
+  emit(CheckpointSaved{command.task});
+  return {};
+}
+
+Result<void> Decision::on(const ReportUndeliverable& command) {
+  ROTA_TRY_ASSIGN(const Task* task, reported(command.task, command.attempt));
+  if (task == nullptr) return {};
+  resume_if_paused(command.task);
+  if (task->stopping && task->stop == StopReason::kCancel) {
+    cancel(command.task, TaskId());
+    cascade(command.task);
+  } else {
+    emit(TaskRequeued{command.task, RequeueReason::kUndeliverable, 0, 0});
+  }
+  return {};
+}
+
+// The attempt of a running task is over, without success.
+void Decision::end_attempt(TaskId id, FailureKind kind, const std::string& message, bool final) {
+  const Workflow& workflow = state_.at(id.workflow());
+  const Task& task = workflow.tasks[id.index()];
+  const TaskTemplate& use = workflow.template_of(task);
+  if (task.stopping && task.stop == StopReason::kCancel) {
+    cancel(id, TaskId());
+    cascade(id);
+    return;
+  }
+  if (final || task.spent + 1 >= use.retry.max_attempts) {
+    fail(id, kind, message);
+    return;
+  }
+  TaskRequeued requeued{id, reason_of(kind), 0, 0};
+  // A dead worker says nothing about the task: it goes to the front at once.
+  if (kind != FailureKind::kWorkerLost) {
+    if (const std::int64_t wait = backoff_ms(use.retry, task.spent); wait > 0) {
+      requeued.not_before_ns = state_.now_ns() + wait * graph::kNsPerMs;
+    }
+  }
+  if (kind == FailureKind::kMemory && use.retry.memory_factor_permille > 0) {
+    const std::int64_t asked =
+        task.extra != nullptr && task.extra->memory_bytes > 0 ? task.extra->memory_bytes : use.needs.memory_bytes;
+    std::int64_t largest = 0;
+    for (const Kind& kind_of : state_.board().kinds()) {
+      if (kind_of.live > 0) largest = std::max(largest, kind_of.spec.memory_bytes);
+    }
+    const std::int64_t more =
+        asked / 1000 * use.retry.memory_factor_permille + asked % 1000 * use.retry.memory_factor_permille / 1000;
+    requeued.memory_bytes = std::max(asked, std::min(more, largest));
+  }
+  emit(requeued);
+  if (use.gang) stop_gang(id);
+}
+
+// The others of a gang whose task ended its attempt: those that run are told to stop, and start again together.
+void Decision::stop_gang(TaskId id) {
+  const Workflow& workflow = state_.at(id.workflow());
+  const StageState& stage = workflow.stages[workflow.tasks[id.index()].stage];
+  for (std::uint32_t t = stage.first; t < stage.first + stage.count; ++t) {
+    const TaskId other(workflow.id, t);
+    const Task& task = workflow.tasks[t];
+    if (other == id || !active(task) || task.stopping) continue;
+    emit(StopRequested{other, StopReason::kGang, id});
+  }
+}
+
+void Decision::fail(TaskId id, FailureKind kind, const std::string& message) {
+  emit(TaskFailed{id, kind, false, TaskId(), message});
+  const Workflow& workflow = state_.at(id.workflow());
+  const Task& task = workflow.tasks[id.index()];
+  if (workflow.template_of(task).gang) {
+    stop_gang(id);
+    const StageState& stage = workflow.stages[task.stage];
+    for (std::uint32_t t = stage.first; t < stage.first + stage.count; ++t) {
+      const Task& other = workflow.tasks[t];
+      if (!graph::is_terminal(other.state) && !active(other)) cancel(TaskId(workflow.id, t), id);
+    }
+  }
+  cascade(id);
+}
+
+// Everything that needs the root, directly or not, can never run.
+void Decision::cascade(TaskId root) {
+  const Workflow& workflow = state_.at(root.workflow());
+  std::vector<bool> seen(workflow.stages.size());
+  std::vector<std::uint32_t> stack{workflow.tasks[root.index()].stage};
+  std::vector<std::uint32_t> reached;
+  while (!stack.empty()) {
+    const std::uint32_t at = stack.back();
+    stack.pop_back();
+    for (const graph::TaskRef child : workflow.dag.children(graph::TaskRef(at + 1))) {
+      const std::uint32_t stage = child.value() - 1;
+      if (seen[stage]) continue;
+      seen[stage] = true;
+      reached.push_back(stage);
+      stack.push_back(stage);
+    }
+  }
+  std::sort(reached.begin(), reached.end());
+  for (const std::uint32_t stage : reached) {
+    const StageState& range = workflow.stages[stage];
+    for (std::uint32_t t = range.first; t < range.first + range.count; ++t) {
+      if (!graph::is_terminal(workflow.tasks[t].state)) cancel(TaskId(workflow.id, t), root);
+    }
+  }
+}
+
+void Decision::cancel(TaskId id, TaskId root) { emit(TaskCancelled{id, !root.is_none(), root}); }
+
+// It cannot be reached: what it ran is taken back, and what the dispatch mode gave it.
+void Decision::worker_gone(WorkerId id) {
+  while (!state_.at(id).executions.empty()) {
+    const TaskId task = state_.at(id).executions.front().members.front();
+    resume_if_paused(task);
+    if (state_.at(task).stopping && state_.at(task).stop != StopReason::kCancel) {
+      emit(TaskRequeued{
+          task, state_.at(task).stop == StopReason::kPreempt ? RequeueReason::kPreempted : RequeueReason::kGang, 0, 0});
+    } else {
+      end_attempt(task, FailureKind::kWorkerLost, "worker '" + state_.at(id).spec.name + "' is gone", false);
+    }
+  }
+  if (!state_.at(id).owner.is_none()) emit(BindingDropped{state_.at(id).owner, {}});
+  std::vector<std::string> types;
+  for (const auto& [type, owner] : state_.globals().type_owner) {
+    if (owner == id) types.push_back(type);
+  }
+  for (std::string& type : types) emit(BindingDropped{WorkflowId(), std::move(type)});
+}
+
+}  // namespace rota::fleet

@@ -1,0 +1,126 @@
+// What happens because time has passed.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "fleet/decide.h"
+#include "fleet/placement.h"
+
+namespace rota::fleet {
+
+void Decision::fire(const Timer& timer) {
+  switch (timer.kind) {
+    case Timer::Kind::kHeartbeat: {
+      const WorkerId id(static_cast<std::uint32_t>(timer.id));
+      const Worker* worker = state_.find(id);
+      if (worker == nullptr || !worker->reachable) return;
+      emit(WorkerChanged{id, WorkerChange::kUnreachable});
+      worker_gone(id);
+      return;
+    }
+    case Timer::Kind::kBackoff: {
+      const TaskId id(timer.id);
+      const Task* task = state_.find(id);
+      if (task != nullptr && task->state == TaskState::kQueued && task->due_ns == timer.due_ns) emit(TaskReadied{id});
+      return;
+    }
+    case Timer::Kind::kGrace:
+      fire_grace(static_cast<ShapeRef>(timer.id));
+      return;
+    case Timer::Kind::kElastic:
+      poll_elastic();
+      return;
+    case Timer::Kind::kForgetWorkflow: {
+      const Workflow* workflow = state_.find(WorkflowId(timer.id));
+      if (workflow == nullptr || workflow->outcome == Outcome::kRunning) return;
+      if (workflow->ended_ns + state_.policy().retention_ms * graph::kNsPerMs > state_.now_ns()) return;
+      emit(WorkflowForgotten{workflow->id});
+      return;
+    }
+    case Timer::Kind::kForgetWorker: {
+      const Worker* worker = state_.find(WorkerId(static_cast<std::uint32_t>(timer.id)));
+      if (worker == nullptr || worker->reachable) return;
+      if (worker->gone_ns + state_.policy().retention_ms * graph::kNsPerMs > state_.now_ns()) return;
+      emit(WorkerChanged{worker->id, WorkerChange::kLeft});
+      return;
+    }
+  }
+}
+
+// Tasks of a shape that no live worker could run, and that have waited long enough for one.
+void Decision::fire_grace(ShapeRef ref) {
+  bool there = false;
+  state_.board().each_shape([&](ShapeRef each, const Shape&) { there = there || each == ref; });
+  if (!there) return;
+  const Shape& shape = state_.board().shape(ref);
+  if (shape.live > 0 || shape.ready == 0) return;
+  std::int64_t gone = 0;
+  for (std::size_t i = 0; i < shape.fits.size(); ++i) {
+    if (shape.fits[i].possible) gone = std::max(gone, state_.board().kinds()[i].gone_ns);
+  }
+  const std::int64_t grace = state_.policy().no_worker_grace_ms * graph::kNsPerMs;
+  std::vector<TaskId> late;
+  for (const auto& [key, ready] : shape.classes) {
+    const auto look = [&](const ReadyEntry& entry) {
+      const Task* task = state_.find(entry.task);
+      if (task == nullptr || task->state != TaskState::kReady || task->stamp != entry.stamp) return;
+      if (std::max(task->since_ns, gone) + grace <= state_.now_ns()) late.push_back(entry.task);
+    };
+    for (const ReadyEntry& entry : ready.run) look(entry);
+    for (const ReadyEntry& entry : ready.side) look(entry);
+  }
+  std::sort(late.begin(), late.end());
+  const Requirements needs = shape.key.needs;
+  const std::string pinned = shape.key.pinned;
+  const Nearest near = nearest_worker(state_, needs);
+  std::string message = "no live worker can run it: ";
+  if (!pinned.empty()) {
+    message += "worker '" + pinned + "' is not there";
+  } else if (near.worker.is_none()) {
+    message += "there is none";
+  } else {
+    message += near.lacks + " (at '" + state_.at(near.worker).spec.name + "', which comes nearest)";
+  }
+  for (const TaskId id : late) {
+    if (state_.at(id).state == TaskState::kReady) fail(id, FailureKind::kUnplaceable, message);
+  }
+}
+
+// B-17. With a short queue, workers that have idled long enough are disabled, the weakest first, down to the minimum;
+// with a long one, disabled workers are enabled, the strongest first, as many as the queue needs.
+void Decision::poll_elastic() {
+  const ElasticPolicy& elastic = state_.policy().elastic;
+  if (!elastic.enable) return;
+  emit(ElasticPolled());
+  const auto queue = static_cast<std::int64_t>(state_.board().ready());
+  const std::int64_t now = state_.now_ns();
+  const auto cool = [&](const Worker& worker) {
+    return worker.toggled_ns == 0 || worker.toggled_ns + elastic.cooldown_ms * graph::kNsPerMs <= now;
+  };
+  std::int64_t active = 0;
+  std::vector<const Worker*> change;
+  const bool grow = queue > elastic.enable_queue_threshold;
+  state_.each_worker([&](const Worker& worker) {
+    if (worker.takes_tasks()) ++active;
+    if (!worker.live() || worker.disabled_by_hand || !cool(worker)) return;
+    if (grow && worker.disabled_elastic) change.push_back(&worker);
+    if (!grow && queue <= elastic.disable_queue_most && !worker.disabled_elastic && worker.executions.empty() &&
+        worker.owner.is_none() && worker.idle_since_ns + elastic.disable_idle_ms * graph::kNsPerMs <= now) {
+      change.push_back(&worker);
+    }
+  });
+  const auto& kinds = state_.board().kinds();
+  std::sort(change.begin(), change.end(), [&](const Worker* a, const Worker* b) {
+    const std::int64_t x = kinds[a->kind].throughput;
+    const std::int64_t y = kinds[b->kind].throughput;
+    if (x != y) return grow ? x > y : x < y;
+    return grow ? a->id < b->id : a->id > b->id;
+  });
+  std::int64_t budget = grow ? queue : std::max<std::int64_t>(0, active - elastic.least_active);
+  for (const Worker* worker : change) {
+    if (budget-- <= 0) break;
+    emit(WorkerChanged{worker->id, grow ? WorkerChange::kEnabledElastic : WorkerChange::kDisabledElastic});
+  }
+}
+
+}  // namespace rota::fleet

@@ -1,0 +1,126 @@
+// What always holds between two records. Goes over everything: for tests.
+#include <map>
+
+#include "fleet/state.h"
+#include "rota/assert.h"
+
+namespace rota::fleet {
+
+void State::check_invariants() const {
+  SetHash set;
+  std::uint64_t unfinished = 0;
+  std::map<TaskId, WorkerId> placed;
+  std::map<std::uint32_t, User> used;
+
+  // (1) A worker holds what its executions need, and never more than it has where requirements are looked at.
+  each_worker([&](const Worker& worker) {
+    ROTA_ASSERT(!worker.dirty && worker.hash == hash_of_worker(worker), "a worker's hash is up to date");
+    set.add(worker.hash);
+    std::int64_t cpu = 0;
+    std::int64_t memory = 0;
+    std::uint64_t devices = 0;
+    std::uint32_t queued = 0;
+    for (const Execution& execution : worker.executions) {
+      ROTA_ASSERT(!execution.members.empty());
+      for (const TaskId member : execution.members) {
+        ROTA_ASSERT(placed.emplace(member, worker.id).second, "a task runs in one place");
+      }
+      if (execution.queued) {
+        ++queued;
+        continue;
+      }
+      cpu += execution.cpu_millis;
+      memory += execution.memory_bytes;
+      ROTA_ASSERT((devices & execution.devices) == 0, "a device serves one execution");
+      devices |= execution.devices;
+      User& user = used[execution.user];
+      user.cpu_used += execution.cpu_millis;
+      user.memory_used += execution.memory_bytes;
+      user.gpus_used += execution.gpus;
+      ++user.tasks_used;
+    }
+    ROTA_ASSERT(cpu == worker.cpu_used && memory == worker.memory_used && devices == worker.devices_used &&
+                queued == worker.queued);
+    ROTA_ASSERT(worker.reachable || worker.executions.empty(), "a worker that is gone runs nothing");
+  });
+
+  // (2) Users are charged for what their executions hold.
+  for (std::uint32_t i = 0; i < users_.size(); ++i) {
+    const User& user = users_[i];
+    const User& sum = used[i];
+    ROTA_ASSERT(user.cpu_used == sum.cpu_used && user.memory_used == sum.memory_used &&
+                    user.gpus_used == sum.gpus_used && user.tasks_used == sum.tasks_used,
+                "a user's account", user.name);
+    ROTA_ASSERT(!user.dirty && user.hash == hash_of_user(user));
+    set.add(user.hash);
+  }
+
+  // (3) Counters agree with the tasks; a task that runs has a place; nothing runs before what it needs has succeeded.
+  each_workflow([&](const Workflow& workflow) {
+    ROTA_ASSERT(!workflow.dirty && workflow.hash == hash_of_workflow(workflow), "a workflow's hash is up to date");
+    set.add(workflow.hash);
+    std::uint32_t open = 0;
+    std::uint32_t running = 0;
+    std::vector<std::uint32_t> left(workflow.stages.size());
+    for (const Task& task : workflow.tasks) {
+      const TaskId id = workflow.id_of(task);
+      ROTA_ASSERT(!task.dirty && task.hash == hash_of_task(id, task), "a task's hash is up to date");
+      set.add(task.hash);
+      open += graph::is_terminal(task.state) ? 0 : 1;
+      running += task.state == TaskState::kRunning ? 1 : 0;
+      left[task.stage] += task.state == TaskState::kSucceeded ? 0 : 1;
+      const bool runs = task.state == TaskState::kRunning ||
+                        (task.state == TaskState::kPaused && task.paused_from == TaskState::kRunning);
+      const auto found = placed.find(id);
+      ROTA_ASSERT(runs == (found != placed.end()), "who runs has a place, and the other way round", id.to_string());
+      if (runs) {
+        ROTA_ASSERT(found->second == task.worker);
+        placed.erase(found);
+      }
+      ROTA_ASSERT((task.state == TaskState::kReady) == (task.shape != kNoShape), "who is ready is on the board");
+      ROTA_ASSERT(task.spent <= task.attempt);
+      if (runs || task.state == TaskState::kReady || task.state == TaskState::kSucceeded) {
+        ROTA_ASSERT(workflow.stages[task.stage].waits == 0, "what it needs has succeeded", id.to_string());
+      }
+    }
+    ROTA_ASSERT(open == workflow.unfinished && running == workflow.running);
+    ROTA_ASSERT((workflow.outcome == Outcome::kRunning) == (open > 0), "it has ended when all its tasks have");
+    unfinished += open;
+    for (std::uint32_t s = 0; s < workflow.stages.size(); ++s) {
+      ROTA_ASSERT(left[s] == workflow.stages[s].unfinished);
+      std::uint32_t waits = 0;
+      for (const graph::TaskRef parent : workflow.dag.parents(graph::TaskRef(s + 1)))
+        waits += left[parent.value() - 1] > 0 ? 1 : 0;
+      ROTA_ASSERT(waits == workflow.stages[s].waits);
+    }
+  });
+  ROTA_ASSERT(placed.empty(), "what is placed exists");
+  ROTA_ASSERT(unfinished == unfinished_);
+  ROTA_ASSERT(set == set_, "the hash is the sum over all there is");
+
+  // (4) Nothing was left to do.
+  ROTA_ASSERT(board_.to_examine().empty() && board_.to_end().empty() && board_.to_defer().empty() &&
+              board_.to_leave().empty());
+  board_.check_invariants(*this);
+}
+
+std::size_t State::task_bytes() const {
+  std::size_t sum = 0;
+  each_workflow([&](const Workflow& workflow) {
+    sum += workflow.tasks.capacity() * sizeof(Task) + workflow.stages.capacity() * sizeof(StageState);
+    for (const Task& task : workflow.tasks) {
+      if (task.extra != nullptr) sum += sizeof(TaskExtra) + task.extra->result.capacity();
+    }
+    for (const Stage& stage : workflow.spec.stages) {
+      sum += sizeof(Stage) + stage.name.capacity() + stage.needs.capacity() * sizeof(std::uint32_t);
+      for (const std::string& item : stage.items) sum += sizeof(std::string) + item.capacity();
+    }
+  });
+  board_.each_shape([&](ShapeRef, const Shape& shape) {
+    for (const auto& [key, ready] : shape.classes)
+      sum += (ready.run.size() + 2 * ready.side.size()) * sizeof(ReadyEntry);
+  });
+  return sum;
+}
+
+}  // namespace rota::fleet

@@ -1,0 +1,137 @@
+// A workflow's text, checked: its graph, its references, its bounds.
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "fleet/codec.h"
+#include "fleet/json.h"
+#include "fleet/state.h"
+
+namespace rota::fleet {
+
+namespace {
+
+constexpr std::int64_t kMost = std::int64_t{1} << 50;
+constexpr std::int64_t kMostPriority = 1'000'000'000;
+
+Error invalid(std::string message) { return Error{ErrorCode::kInvalidArgument, std::move(message)}; }
+
+Result<void> in_range(std::string_view what, std::int64_t value, std::int64_t least, std::int64_t most) {
+  if (value >= least && value <= most) return {};
+  return invalid(std::string(what) + " is " + std::to_string(value) + "; allowed is " + std::to_string(least) + " to " +
+                 std::to_string(most));
+}
+
+Result<void> check_numbers(const TaskTemplate& use) {
+  ROTA_TRY(in_range("cpu (thousandths of a core)", use.needs.cpu_millis, 0, kMost));
+  ROTA_TRY(in_range("memory in bytes", use.needs.memory_bytes, 0, kMost));
+  ROTA_TRY(in_range("gpu.count", use.needs.gpu.count, 0, 64));
+  ROTA_TRY(in_range("gpu.memory in bytes", use.needs.gpu.memory_bytes, 0, kMost));
+  ROTA_TRY(in_range("max_attempts", use.retry.max_attempts, 1, 1'000'000));
+  ROTA_TRY(in_range("retry.backoff in ms", use.retry.backoff_ms, 0, kMost / 1'000'000));
+  ROTA_TRY(in_range("retry.backoff_factor in thousandths", use.retry.backoff_factor_permille, 1000, 1'000'000));
+  ROTA_TRY(in_range("retry.backoff_most in ms", use.retry.backoff_most_ms, 0, kMost / 1'000'000));
+  ROTA_TRY(in_range("retry.memory_factor in thousandths", use.retry.memory_factor_permille, 0, 1'000'000));
+  ROTA_TRY(in_range("timeout in ms", use.timeout_ms, 0, kMost));
+  return {};
+}
+
+// The stage that a use refers to; none for the task's own things.
+std::uint32_t stage_of(const graph::Dag& dag, const ReferenceUse& use) {
+  const graph::TaskRef ref = is_reserved_root(use.reference.root) ? graph::TaskRef() : dag.find(use.reference.root);
+  return ref.is_none() ? ~0U : ref.value() - 1;
+}
+
+Result<void> check_references(const WorkflowSpec& spec, const Stage& stage, const TemplateInfo& info,
+                              const graph::Dag& names) {
+  for (const ReferenceUse& use : info.references) {
+    if (is_reserved_root(use.reference.root)) {
+      if (use.reference.root == "matrix" && stage.items.empty()) {
+        return invalid("stage '" + stage.name + "' refers to " + use.reference.text + ", but it has no items");
+      }
+      continue;
+    }
+    if (stage_of(names, use) == ~0U) {
+      return Error{ErrorCode::kNotFound, "stage '" + stage.name + "' refers to " + use.reference.text +
+                                             ", but the workflow has no stage '" + use.reference.root + "'"};
+    }
+  }
+  static_cast<void>(spec);
+  return {};
+}
+
+}  // namespace
+
+Result<WorkflowPlan> plan_workflow(const WorkflowSpec& spec) {
+  WorkflowPlan plan;
+  if (spec.stages.empty()) return invalid("the workflow has no stages");
+  ROTA_TRY(in_range("the workflow's priority", spec.priority, -kMostPriority, kMostPriority));
+
+  // Names first, so that references can be looked up.
+  graph::Dag names;
+  for (const Stage& stage : spec.stages) {
+    if (stage.name.empty()) return invalid("a stage has no name");
+    if (is_reserved_root(stage.name))
+      return invalid("a stage may not be called '" + stage.name + "': references use it");
+    ROTA_TRY(names.add({.name = stage.name}));
+  }
+
+  for (const TaskTemplate& use : spec.templates) {
+    TemplateInfo& info = plan.templates.emplace_back();
+    ROTA_TRY(check_numbers(use));
+    ROTA_TRY_ASSIGN(info.references, find_references(use.payload));
+    if (!use.condition.empty()) {
+      ROTA_TRY_ASSIGN(std::vector<ReferenceUse> more, check_condition(use.condition));
+      info.references.insert(info.references.end(), more.begin(), more.end());
+    }
+    info.hash = hash_fields(use);
+    info.examine = !use.condition.empty();
+    for (const ReferenceUse& reference : info.references) {
+      const std::uint32_t stage = stage_of(names, reference);
+      if (stage != ~0U || reference.reference.root == "matrix") info.examine = true;
+      if (stage != ~0U && info.sticky == ~0U && hands_on_weights(reference)) info.sticky = stage;
+    }
+  }
+
+  // A reference is a need: the value of a stage that has not ended is waited for.
+  std::vector<std::vector<std::string_view>> needs(spec.stages.size());
+  std::vector<graph::Dag::NewTask> tasks(spec.stages.size());
+  std::uint64_t count = 0;
+  for (std::size_t i = 0; i < spec.stages.size(); ++i) {
+    const Stage& stage = spec.stages[i];
+    if (stage.use < 0 || static_cast<std::size_t>(stage.use) >= spec.templates.size()) {
+      return invalid("stage '" + stage.name + "' has no template");
+    }
+    const TemplateInfo& info = plan.templates[static_cast<std::size_t>(stage.use)];
+    ROTA_TRY(in_range("the priority of stage '" + stage.name + "'", stage.priority, -kMostPriority, kMostPriority));
+    ROTA_TRY(check_references(spec, stage, info, names));
+    std::vector<std::uint32_t> all = stage.needs;
+    for (const ReferenceUse& use : info.references) {
+      if (const std::uint32_t other = stage_of(names, use); other != ~0U) all.push_back(other);
+    }
+    std::sort(all.begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+    for (const std::uint32_t need : all) {
+      if (need >= spec.stages.size()) return invalid("stage '" + stage.name + "' needs a stage that is not there");
+      needs[i].push_back(spec.stages[need].name);
+    }
+    for (const std::string& item : stage.items) {
+      if (json_validate(item).ok() && json_kind(item) == JsonKind::kObject) continue;
+      return invalid("an item of stage '" + stage.name + "' is not a JSON object: " + item.substr(0, 80));
+    }
+    tasks[i] = {stage.name, needs[i]};
+    StageState& state = plan.stages.emplace_back();
+    state.first = static_cast<std::uint32_t>(count);
+    state.count = state.unfinished = std::max<std::uint32_t>(1, static_cast<std::uint32_t>(stage.items.size()));
+    state.waits = static_cast<std::uint32_t>(all.size());
+    count += state.count;
+    if (count > TaskId::kMostTasks) {
+      return Error{ErrorCode::kTooLarge, "the workflow has more than " + std::to_string(TaskId::kMostTasks) + " tasks"};
+    }
+  }
+  plan.tasks = static_cast<std::uint32_t>(count);
+  ROTA_TRY(plan.dag.add_all(tasks));
+  return plan;
+}
+
+}  // namespace rota::fleet

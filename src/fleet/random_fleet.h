@@ -1,0 +1,232 @@
+// Random commands for property tests and benchmarks: what a fleet of workers and its users might do, from a seed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/prng.h"
+#include "fleet/brain.h"
+
+namespace rota::fleet {
+
+// Plays workers, users and time against a brain. Every command is legal traffic, though not always welcome: late
+// reports, reports of tasks that were taken back, heartbeats of the dead.
+class RandomFleet {
+ public:
+  struct Options {
+    Policy policy{};
+    std::uint32_t workers = 5;
+    bool gpus = true;
+    bool faults = true;
+    std::uint32_t most_workflows = 8;
+  };
+  RandomFleet(std::uint64_t seed, Options options) : prng_(seed), options_(std::move(options)) {}
+
+  [[nodiscard]] std::int64_t now_ns() const { return now_ns_; }
+  void pass(std::int64_t ms) { now_ns_ += ms * 1'000'000; }
+  [[nodiscard]] std::uint64_t draw(std::uint64_t below) { return prng_.below(below); }
+
+  // The next command, given what the brain knows.
+  Command next(const Brain& brain) {
+    if (step_++ == 0) return SetPolicy{options_.policy};
+    if (step_ <= options_.workers + 1) return RegisterWorker{worker(static_cast<std::uint32_t>(step_) - 2), {}};
+    now_ns_ += static_cast<std::int64_t>(prng_.below(3'000)) * 1'000'000;
+    const std::uint64_t dice = prng_.below(100);
+    if (dice < 12 && submitted_ < options_.most_workflows) return submit();
+    if (dice < 60) {
+      if (Command report; choose_report(brain, report)) return report;
+    }
+    if (dice < 75 || !options_.faults) return everyone_alive();
+    if (dice < 82) return Tick();
+    return fault(brain);
+  }
+
+  // Workers that answer everything well, until nothing is left to do.
+  bool finish(const Brain& brain, Command& command) {
+    if (brain.state().unfinished_tasks() == 0) return false;
+    ++finishing_;
+    now_ns_ += 1'000'000;
+    if (finishing_ % 7 == 0) {
+      command = everyone_alive();
+      return true;
+    }
+    if (finishing_ % 7 == 1) {
+      now_ns_ += 1'000'000'000;
+      command = Tick();
+      return true;
+    }
+    if (finishing_ % 7 == 2) {
+      command = RegisterWorker{worker(finishing_ / 7 % options_.workers), {}};
+      const Worker* known = brain.state().find_worker(std::get<RegisterWorker>(command).worker.name);
+      if (known == nullptr || !known->takes_tasks()) return true;
+    }
+    if (finishing_ % 7 == 3) {
+      Command enable;
+      bool found = false;
+      brain.state().each_worker([&](const Worker& each) {
+        if (each.disabled_by_hand) {
+          command = SetWorkerEnabled{each.spec.name, true};
+          found = true;
+        }
+      });
+      if (found) return true;
+    }
+    if (finishing_ % 7 == 4) {
+      bool found = false;
+      brain.state().each_workflow([&](const Workflow& workflow) {
+        for (const Task& task : workflow.tasks) {
+          if (task.state == TaskState::kPaused && !found) {
+            command = Control{Action::kResume, {}, workflow.id_of(task)};
+            found = true;
+          }
+        }
+      });
+      if (found) return true;
+    }
+    TaskId running;
+    brain.state().each_worker([&](const Worker& each) {
+      if (running.is_none() && !each.executions.empty()) running = each.executions.front().members.front();
+    });
+    if (running.is_none()) {
+      command = Tick();
+    } else {
+      const Task& task = brain.state().at(running);
+      if (task.stopping) {
+        command = ReportStopped{running, task.attempt};
+      } else {
+        command = ReportSucceeded{running, task.attempt, "{\"n\":7}"};
+      }
+    }
+    return true;
+  }
+
+  WorkerSpec worker(std::uint32_t i) {
+    WorkerSpec spec;
+    spec.name = "w" + std::to_string(i);
+    spec.cpu_millis = 1000 * (1 + i % 4);
+    spec.memory_bytes = std::int64_t{1} << (30 + i % 3);
+    spec.zone = i % 2 == 0 ? "north" : "south";
+    spec.cost_microdollars_per_hour = 250'000 * (1 + i % 3);
+    if (options_.gpus && i % 2 == 1) spec.gpus.assign(i % 4, Gpu{"h100", std::int64_t{80} << 30});
+    return spec;
+  }
+
+ private:
+  Command submit() {
+    ++submitted_;
+    SubmitWorkflow command;
+    WorkflowSpec& workflow = command.workflow;
+    workflow.name = "flow" + std::to_string(submitted_);
+    workflow.user = prng_.chance(1, 2) ? "ann" : "bob";
+    workflow.priority = prng_.between(-2, 2);
+    const std::uint64_t stages = 1 + prng_.below(6);
+    for (std::uint64_t i = 0; i < stages; ++i) {
+      TaskTemplate use;
+      use.type = prng_.chance(1, 2) ? "sft" : "inference";
+      use.category = use.type == "sft" ? Category::kTraining : Category::kInference;
+      use.needs.cpu_millis = 500 * prng_.between(0, 4);
+      use.needs.memory_bytes = prng_.between(0, 4) << 28;
+      if (options_.gpus && prng_.chance(1, 6)) use.needs.gpu.count = 1;
+      use.retry.max_attempts = prng_.between(1, 4);
+      use.retry.backoff_ms = prng_.chance(1, 3) ? 500 : 0;
+      use.retry.memory_factor_permille = 1500;
+      use.mergeable = prng_.chance(1, 3);
+      use.preemptible = prng_.chance(1, 2);
+      if (prng_.chance(1, 3)) use.context = {"model:m" + std::to_string(prng_.below(3))};
+      Stage stage;
+      stage.name = "s" + std::to_string(i);
+      stage.use = static_cast<std::int64_t>(i);
+      stage.priority = prng_.between(-1, 1);
+      if (prng_.chance(1, 3)) stage.items.assign(1 + prng_.below(4), "{\"x\":1}");
+      if (i > 0) {
+        for (std::uint64_t parent = 0; parent < i; ++parent) {
+          if (prng_.chance(1, 3)) stage.needs.push_back(static_cast<std::uint32_t>(parent));
+        }
+        const std::string before = "s" + std::to_string(prng_.below(i));
+        const bool single = workflow.stages[std::stoul(before.substr(1))].items.empty();
+        if (single && prng_.chance(1, 4)) use.payload = "{\"checkpoint\":\"${" + before + ".result}\"}";
+        if (single && prng_.chance(1, 5)) use.condition = "${" + before + ".result.n} == 7";
+      }
+      if (!stage.items.empty() && prng_.chance(1, 3)) use.gang = true;
+      workflow.templates.push_back(use);
+      workflow.stages.push_back(stage);
+    }
+    return command;
+  }
+
+  bool choose_report(const Brain& brain, Command& command) {
+    std::vector<TaskId> running;
+    brain.state().each_worker([&](const Worker& each) {
+      for (const Execution& execution : each.executions) {
+        running.insert(running.end(), execution.members.begin(), execution.members.end());
+      }
+    });
+    if (running.empty()) return false;
+    const TaskId id = running[prng_.below(running.size())];
+    const Task& task = brain.state().at(id);
+    std::uint32_t attempt = task.attempt;
+    if (prng_.chance(1, 20) && attempt > 1) --attempt;  // Late.
+    if (task.stopping && prng_.chance(2, 3)) {
+      command = ReportStopped{id, attempt};
+    } else if (!options_.faults || prng_.chance(4, 5)) {
+      command = ReportSucceeded{id, attempt, prng_.chance(1, 2) ? "{\"n\":7}" : "null"};
+    } else {
+      const auto kind = static_cast<FailureKind>(prng_.below(3));
+      command = ReportFailed{id, attempt, kind, "boom", prng_.chance(1, 8)};
+    }
+    return true;
+  }
+
+  Command everyone_alive() const {
+    Heartbeats command;
+    for (std::uint32_t i = 0; i < options_.workers; ++i) command.workers.push_back("w" + std::to_string(i));
+    return command;
+  }
+
+  Command fault(const Brain& brain) {
+    const std::string name = "w" + std::to_string(prng_.below(options_.workers));
+    std::vector<TaskId> tasks;
+    brain.state().each_workflow([&](const Workflow& workflow) {
+      for (const Task& task : workflow.tasks) tasks.push_back(workflow.id_of(task));
+    });
+    const TaskId any = tasks.empty() ? TaskId() : tasks[prng_.below(tasks.size())];
+    switch (prng_.below(12)) {
+      case 0:
+        return WorkerLost{name, "power"};
+      case 1:
+        return DrainWorker{name};
+      case 2:
+        return SetWorkerEnabled{name, prng_.chance(1, 2)};
+      case 3:
+        return RegisterWorker{worker(static_cast<std::uint32_t>(prng_.below(options_.workers))), {"model:m0"}};
+      case 4:
+        return Control{static_cast<Action>(prng_.below(4)), {}, any};
+      case 5:
+        return Control{static_cast<Action>(prng_.below(4)), any.workflow(), {}};
+      case 6:
+        return SetPriority{{}, any, prng_.between(-3, 3)};
+      case 7:
+        return SetQuota{"ann", prng_.between(1, 3), 1000 * prng_.between(0, 4), 0, 0, prng_.between(0, 3)};
+      case 8:
+        return ReportUndeliverable{any, tasks.empty() ? 0 : brain.state().at(any).attempt};
+      case 9:
+        return ReportCheckpoint{any, tasks.empty() ? 0 : brain.state().at(any).attempt, "{\"step\":3}"};
+      case 10:
+        return ReportCaches{name, {"model:m1"}};
+      default:
+        pass(40'000);
+        return Tick();
+    }
+  }
+
+  Prng prng_;
+  Options options_;
+  std::int64_t now_ns_ = 1'000'000'000;
+  std::uint64_t step_ = 0;
+  std::uint32_t submitted_ = 0;
+  std::uint32_t finishing_ = 0;
+};
+
+}  // namespace rota::fleet

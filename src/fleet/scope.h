@@ -1,0 +1,27 @@
+// What the references of a task stand for, as far as the state knows it (B-13).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "fleet/reference.h"
+#include "fleet/state.h"
+
+namespace rota::fleet {
+
+class TaskScope : public ReferenceScope {
+ public:
+  TaskScope(const State& state, TaskId task) : state_(state), task_(task) {}
+  // kWouldBlock while a stage has not succeeded.
+  Result<std::string_view> value(std::string_view root, std::string_view member) override;
+
+ private:
+  const State& state_;
+  TaskId task_;
+  std::string text_;
+};
+
+// The task's payload with every reference replaced: what its worker gets. A pure function of the state.
+[[nodiscard]] Result<std::string> resolved_payload(const State& state, TaskId task);
+
+}  // namespace rota::fleet

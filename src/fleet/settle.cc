@@ -1,0 +1,263 @@
+// What follows from a state by itself: the steps that are taken until there is none left.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "fleet/decide.h"
+#include "fleet/placement.h"
+#include "fleet/scope.h"
+#include "rota/assert.h"
+
+namespace rota::fleet {
+
+void Decision::settle() {
+  for (;;) {
+    state_.board().prune(state_);
+    if (promote() || examine() || place() || defer() || preempt() || leave() || end_workflow()) continue;
+    return;
+  }
+}
+
+// What waits at a worker starts there when what it needs is free: strictly in order, as the worker does it.
+bool Decision::promote() {
+  Board& board = state_.board();
+  while (!board.to_promote().empty()) {
+    const Worker& worker = state_.at(board.to_promote().front());
+    const auto next = std::find_if(worker.executions.begin(), worker.executions.end(),
+                                   [](const Execution& execution) { return execution.queued; });
+    if (next != worker.executions.end()) {
+      const Workflow& workflow = state_.at(next->lead.workflow());
+      const GpuNeed& gpu = workflow.template_of(workflow.tasks[next->lead.index()]).needs.gpu;
+      const std::uint64_t suitable = Board::suitable_devices(worker.spec, gpu);
+      if (worker.spec.cpu_millis - worker.cpu_used >= next->cpu_millis &&
+          worker.spec.memory_bytes - worker.memory_used >= next->memory_bytes &&
+          __builtin_popcountll(suitable & ~worker.devices_used) >= gpu.count) {
+        emit(TaskStarted{next->lead, choose_devices(worker, worker.devices_used, suitable, gpu.count)});
+        return true;
+      }
+    }
+    board.drop_promoted();
+    board.prune(state_);
+  }
+  return false;
+}
+
+// All that it needs has ended: do its references lead somewhere, and does its condition hold?
+bool Decision::examine() {
+  Board& board = state_.board();
+  if (board.to_examine().empty()) return false;
+  const TaskId id = board.to_examine().front();
+  board.drop_examined(id);
+  const Workflow& workflow = state_.at(id.workflow());
+  const TaskTemplate& use = workflow.template_of(workflow.tasks[id.index()]);
+  TaskScope scope(state_, id);
+  if (!use.condition.empty()) {
+    const Result<bool> holds = evaluate_condition(use.condition, scope);
+    if (!holds.ok()) {
+      fail(id, FailureKind::kReference, "its condition: " + holds.error().message);
+      return true;
+    }
+    if (!*holds) {
+      emit(TaskSkipped{id});
+      return true;
+    }
+  }
+  const Result<std::string> payload = resolve_references(use.payload, scope);
+  if (payload.ok()) {
+    emit(TaskReadied{id});
+  } else {
+    fail(id, FailureKind::kReference, payload.error().message);
+  }
+  return true;
+}
+
+bool Decision::over_quota(const User& user, const ShapeKey& key) const {
+  const auto over = [](std::int64_t limit, std::int64_t used, std::int64_t more) {
+    return limit > 0 && used + more > limit;
+  };
+  return over(user.cpu_limit, user.cpu_used, key.needs.cpu_millis) ||
+         over(user.memory_limit, user.memory_used, key.needs.memory_bytes) ||
+         over(user.gpu_limit, user.gpus_used, key.needs.gpu.count) || over(user.task_limit, user.tasks_used, 1);
+}
+
+namespace {
+
+// The head of a class, with all that its place in the order depends on (B-4, B-22).
+struct Head {
+  std::int64_t priority = 0;
+  bool started = false;
+  std::int64_t share = 0;
+  ReadyEntry entry{};
+  ShapeRef shape = kNoShape;
+  const ReadyClass* ready = nullptr;
+};
+
+bool before(const Head& a, const Head& b) {
+  if (a.priority != b.priority) return a.priority > b.priority;
+  if (a.started != b.started) return a.started;
+  if (a.share != b.share) return a.share < b.share;
+  return a.entry < b.entry;
+}
+
+Head head_of(const State& state, ShapeRef shape, const ClassKey& key, const ReadyClass& ready) {
+  Head head;
+  head.entry = *ready.head();
+  head.shape = shape;
+  head.ready = &ready;
+  head.priority = effective_priority(state, state.at(head.entry.task));
+  if (state.policy().prefer_started) head.started = state.at(head.entry.task.workflow()).started;
+  if (state.policy().fair_share) head.share = dominant_share(state, state.users()[key.user]);
+  return head;
+}
+
+}  // namespace
+
+bool Decision::place() {
+  const Board& board = state_.board();
+  if (board.open().empty()) return false;
+  // Usually there is one class; the list is for those that turn out not to fit (gangs) while others behind them do.
+  Head best;
+  std::vector<Head> others;
+  for (const ShapeRef ref : board.open()) {
+    const Shape& shape = board.shape(ref);
+    for (const auto& [key, ready] : shape.classes) {
+      if (over_quota(state_.users()[key.user], shape.key)) continue;
+      Head head = head_of(state_, ref, key, ready);
+      if (shape.key.gang != 0) {
+        others.push_back(head);
+      } else if (best.ready == nullptr || before(head, best)) {
+        best = head;
+      }
+    }
+  }
+  std::sort(others.begin(), others.end(), before);
+  for (const Head& gang : others) {
+    if (best.ready != nullptr && before(best, gang)) break;
+    if (place_gang(gang.shape, *gang.ready)) return true;
+  }
+  if (best.ready != nullptr) {
+    assign(best.entry.task);
+    return true;
+  }
+  return false;
+}
+
+// Together or not at all: every task of the stage that has not ended is ready, and all of them fit at once.
+bool Decision::place_gang(ShapeRef ref, const ReadyClass& ready) {
+  const TaskId any = ready.head()->task;
+  const Workflow& workflow = state_.at(any.workflow());
+  const StageState& stage = workflow.stages[workflow.tasks[any.index()].stage];
+  std::vector<TaskId> tasks;
+  for (std::uint32_t t = stage.first; t < stage.first + stage.count; ++t) {
+    const TaskState state = workflow.tasks[t].state;
+    if (state == TaskState::kReady && workflow.tasks[t].shape == ref) tasks.push_back(TaskId(workflow.id, t));
+    if (state != TaskState::kReady && state != TaskState::kSucceeded) return false;
+  }
+  const User& user = state_.users()[workflow.user];
+  ShapeKey all = state_.board().shape(ref).key;
+  const auto count = static_cast<std::int64_t>(tasks.size());
+  all.needs.cpu_millis *= count;
+  all.needs.memory_bytes *= count;
+  all.needs.gpu.count *= count;
+  if (over_quota(user, all) || (user.task_limit > 0 && user.tasks_used + count > user.task_limit)) return false;
+  const std::vector<Choice> choices = choose_gang(state_, ref, tasks);
+  if (choices.size() != tasks.size()) return false;
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    const Choice& choice = choices[i];
+    emit(TaskAssigned{
+        tasks[i], state_.at(tasks[i]).attempt + 1, choice.worker, choice.devices, false, {}, choice.reasoning});
+  }
+  return true;
+}
+
+void Decision::assign(TaskId id) {
+  Choice choice = choose_worker(state_, id);
+  TaskAssigned assigned{id, state_.at(id).attempt + 1, choice.worker, choice.devices, choice.queued,
+                        {}, choice.reasoning};
+  const Shape& shape = state_.board().shape(state_.at(id).shape);
+  if (shape.key.merge != Hash128()) {
+    // The next ones of the same template ride along, whatever their workflow: the same order as if they came up alone.
+    std::vector<Head> more;
+    for (const auto& [key, ready] : shape.classes) {
+      std::size_t taken = 0;
+      auto run = ready.run.begin();
+      auto side = ready.side.begin();
+      while (taken < static_cast<std::size_t>(state_.policy().merge_most) &&
+             (run != ready.run.end() || side != ready.side.end())) {
+        const bool from_run = run != ready.run.end() && (side == ready.side.end() || *run < *side);
+        const ReadyEntry entry = from_run ? *run++ : *side++;
+        const Task* task = state_.find(entry.task);
+        if (entry.task == id || task == nullptr || task->state != TaskState::kReady || task->stamp != entry.stamp)
+          continue;
+        Head head;
+        head.entry = entry;
+        head.priority = effective_priority(state_, *task);
+        more.push_back(head);
+        ++taken;
+      }
+    }
+    std::sort(more.begin(), more.end(), before);
+    for (const Head& head : more) {
+      if (assigned.members.size() + 1 >= static_cast<std::size_t>(state_.policy().merge_most)) break;
+      assigned.members.push_back({head.entry.task, state_.at(head.entry.task).attempt + 1});
+    }
+  }
+  emit(std::move(assigned));
+}
+
+// It could only go to its parent's worker, and that has no room: said once, no attempt is spent (B-11).
+bool Decision::defer() {
+  Board& board = state_.board();
+  if (board.to_defer().empty()) return false;
+  const TaskId id = board.to_defer().front();
+  board.drop_deferred();
+  emit(TaskRequeued{id, RequeueReason::kStickyWorkerBusy, 0, 0});
+  return true;
+}
+
+// A task that found no room asks tasks of lower priority to make some, at a checkpoint of theirs (B-22).
+bool Decision::preempt() {
+  if (!state_.policy().preemption || state_.board().ready() == 0) return false;
+  Head best;
+  std::vector<TaskId> victims;
+  state_.board().each_shape([&](ShapeRef ref, const Shape& shape) {
+    if (shape.ready == 0 || shape.start > 0 || shape.key.gang != 0) return;
+    for (const auto& [key, ready] : shape.classes) {
+      Head head = head_of(state_, ref, key, ready);
+      if (state_.at(head.entry.task).preempts || over_quota(state_.users()[key.user], shape.key)) continue;
+      if (best.ready != nullptr && !before(head, best)) continue;
+      std::vector<TaskId> found = choose_victims(state_, head.entry.task);
+      if (found.empty()) continue;
+      best = head;
+      victims = std::move(found);
+    }
+  });
+  for (const TaskId victim : victims) emit(StopRequested{victim, StopReason::kPreempt, best.entry.task});
+  return !victims.empty();
+}
+
+bool Decision::leave() {
+  Board& board = state_.board();
+  if (board.to_leave().empty()) return false;
+  const WorkerId id = board.to_leave().front();
+  board.drop_left();
+  worker_gone(id);  // Bindings only: it runs nothing.
+  emit(WorkerChanged{id, WorkerChange::kLeft});
+  return true;
+}
+
+bool Decision::end_workflow() {
+  Board& board = state_.board();
+  if (board.to_end().empty()) return false;
+  const WorkflowId id = board.to_end().front();
+  board.drop_ended();
+  Outcome outcome = Outcome::kSucceeded;
+  for (const Task& task : state_.at(id).tasks) {
+    if (task.state == TaskState::kFailed) outcome = Outcome::kFailed;
+    if (task.state == TaskState::kCancelled && outcome != Outcome::kFailed) outcome = Outcome::kCancelled;
+  }
+  emit(WorkflowEnded{id, outcome});
+  return true;
+}
+
+}  // namespace rota::fleet

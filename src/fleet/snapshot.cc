@@ -1,0 +1,223 @@
+// The state's data as bytes, and the board made anew from it (B-21).
+//
+//   state    = globals, kinds, workers, users, first workflow, workflows (an optional each: null once forgotten)
+//   workflow = data, spec, tasks (data and an optional extra each)
+//
+// What follows from the rest is left out: a stage's counters, the graph, what templates refer to, the board.
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "fleet/codec.h"
+#include "fleet/state.h"
+#include "rota/assert.h"
+
+namespace rota::fleet {
+
+namespace {
+
+struct TypeOwner {
+  std::string type{};
+  WorkerId worker{};
+  ROTA_FIELDS(type, worker)
+};
+struct GlobalsImage {
+  Policy policy{};
+  std::uint64_t index = 0;
+  std::int64_t logical = 0;
+  std::int64_t now_ns = 0;
+  WorkflowId last_workflow{};
+  WorkerId last_worker{};
+  WorkerId last_assigned{};
+  std::int64_t elastic_polled_ns = 0;
+  std::vector<TypeOwner> type_owner{};
+  ROTA_FIELDS(policy, index, logical, now_ns, last_workflow, last_worker, last_assigned, elastic_polled_ns, type_owner)
+};
+
+Error damaged(const std::string& what) { return Error{ErrorCode::kCorrupt, "the snapshot is damaged: " + what}; }
+
+}  // namespace
+
+std::string State::encode() const {
+  std::string bytes;
+  Encoder out(bytes);
+  GlobalsImage globals{globals_.policy,
+                       globals_.index,
+                       globals_.logical,
+                       globals_.now_ns,
+                       globals_.last_workflow,
+                       globals_.last_worker,
+                       globals_.last_assigned,
+                       globals_.elastic_polled_ns,
+                       {}};
+  for (const auto& [type, worker] : globals_.type_owner) globals.type_owner.push_back({type, worker});
+  out.add(globals);
+  out.add(static_cast<std::uint64_t>(board_.kinds().size()));
+  for (const Kind& kind : board_.kinds()) out.add(static_cast<const KindData&>(kind));
+  out.add(static_cast<std::uint64_t>(workers_.size()));
+  for (const auto& worker : workers_) {
+    out.add(worker != nullptr);
+    if (worker != nullptr) out.add(static_cast<const WorkerData&>(*worker));
+  }
+  out.add(users_);
+  out.add(first_workflow_);
+  out.add(static_cast<std::uint64_t>(workflows_.size()));
+  for (const auto& workflow : workflows_) {
+    out.add(workflow != nullptr);
+    if (workflow == nullptr) continue;
+    out.add(static_cast<const WorkflowData&>(*workflow));
+    out.add(workflow->spec);
+    out.add(workflow->user);
+    out.add(static_cast<std::uint64_t>(workflow->tasks.size()));
+    for (const Task& task : workflow->tasks) {
+      out.add(static_cast<const TaskData&>(task));
+      out.add(task.extra != nullptr);
+      if (task.extra != nullptr) out.add(*task.extra);
+    }
+  }
+  out.flush();
+  return bytes;
+}
+
+Result<State> State::decode(std::string_view bytes) {
+  Decoder in(bytes);
+  State state;
+  GlobalsImage globals;
+  std::uint64_t count = 0;
+  if (!in.read(globals) || !in.read(count)) return in.error();
+  state.globals_.policy = globals.policy;
+  state.globals_.index = globals.index;
+  state.globals_.logical = globals.logical;
+  state.globals_.now_ns = globals.now_ns;
+  state.globals_.last_workflow = globals.last_workflow;
+  state.globals_.last_worker = globals.last_worker;
+  state.globals_.last_assigned = globals.last_assigned;
+  state.globals_.elastic_polled_ns = globals.elastic_polled_ns;
+  for (TypeOwner& owner : globals.type_owner) state.globals_.type_owner[std::move(owner.type)] = owner.worker;
+  state.policy_hash_ = hash_fields(state.globals_.policy);
+
+  std::vector<KindData> kinds;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    if (!in.read(kinds.emplace_back())) return in.error();
+  }
+  state.board_.restore_kinds(std::move(kinds));
+
+  if (!in.read(count)) return in.error();
+  for (std::uint64_t i = 0; i < count; ++i) {
+    bool there = false;
+    if (!in.read(there)) return in.error();
+    auto& worker = state.workers_.emplace_back();
+    if (!there) continue;
+    worker = std::make_unique<Worker>();
+    if (!in.read(static_cast<WorkerData&>(*worker))) return in.error();
+    if (worker->id.value() != i + 1) return damaged("a worker has another's number");
+    worker->spec_hash = hash_fields(worker->spec);
+    for (const Execution& execution : worker->executions) {
+      worker->execution_set.add(hash_fields(execution));
+      worker->queued += execution.queued ? 1 : 0;
+    }
+    for (const CacheHint& hint : worker->caches) worker->cache_set.add(hash_fields(hint));
+    state.worker_names_[worker->spec.name] = worker->id;
+    worker->hash = hash_of_worker(*worker);
+    state.set_.add(worker->hash);
+  }
+
+  if (!in.read(state.users_) || !in.read(state.first_workflow_) || !in.read(count)) return in.error();
+  for (std::uint32_t i = 0; i < state.users_.size(); ++i) {
+    User& user = state.users_[i];
+    state.user_names_[user.name] = i;
+    user.hash = hash_of_user(user);
+    state.set_.add(user.hash);
+  }
+  for (std::uint64_t i = 0; i < count; ++i) {
+    bool there = false;
+    if (!in.read(there)) return in.error();
+    auto& place = state.workflows_.emplace_back();
+    if (!there) continue;
+    place = std::make_unique<Workflow>();
+    Workflow& workflow = *place;
+    std::uint64_t tasks = 0;
+    if (!in.read(static_cast<WorkflowData&>(workflow)) || !in.read(workflow.spec) || !in.read(workflow.user) ||
+        !in.read(tasks)) {
+      return in.error();
+    }
+    ROTA_TRY_ASSIGN(WorkflowPlan plan, plan_workflow(workflow.spec));
+    if (workflow.id.value() != state.first_workflow_ + i || plan.tasks != tasks ||
+        workflow.user >= state.users_.size()) {
+      return damaged("a workflow does not fit together");
+    }
+    workflow.spec_hash = hash_fields(workflow.spec);
+    workflow.dag = std::move(plan.dag);
+    workflow.stages = std::move(plan.stages);
+    workflow.templates = std::move(plan.templates);
+    workflow.tasks.resize(tasks);
+    for (Task& task : workflow.tasks) {
+      bool more = false;
+      if (!in.read(static_cast<TaskData&>(task)) || !in.read(more)) return in.error();
+      if (more && !in.read(extra(task))) return in.error();
+      if (task.stage >= workflow.stages.size()) return damaged("a task is in no stage");
+      task.hash = hash_of_task(workflow.id_of(task), task);
+      state.set_.add(task.hash);
+      if (task.state == TaskState::kSucceeded) --workflow.stages[task.stage].unfinished;
+      if (task.state == TaskState::kRunning) ++workflow.running;
+      if (!graph::is_terminal(task.state)) ++state.unfinished_;
+    }
+    for (std::uint32_t s = 0; s < workflow.stages.size(); ++s) {
+      workflow.stages[s].waits = 0;
+      for (const graph::TaskRef parent : workflow.dag.parents(graph::TaskRef(s + 1))) {
+        workflow.stages[s].waits += workflow.stages[parent.value() - 1].unfinished > 0 ? 1 : 0;
+      }
+    }
+    if (!workflow.key.empty()) state.keys_[workflow.key] = workflow.id;
+    workflow.hash = hash_of_workflow(workflow);
+    state.set_.add(workflow.hash);
+  }
+  if (!in.finish()) return in.error();
+  state.rebuild();
+  return state;
+}
+
+void State::rebuild() {
+  constexpr std::int64_t kNs = graph::kNsPerMs;
+  board_.clear();
+  live_workers_ = 0;
+  for (const auto& worker : workers_) {
+    if (worker == nullptr) continue;
+    board_.add_worker(*this, *worker, true);
+    live_workers_ += worker->live() ? 1 : 0;
+    if (worker->queued > 0) board_.want_promoted(worker->id);
+    if (worker->reachable) {
+      board_.arm({worker->seen_ns + policy().heartbeat_ttl_ms * kNs, Timer::Kind::kHeartbeat, worker->id.value()});
+    } else {
+      board_.arm({worker->gone_ns + policy().retention_ms * kNs, Timer::Kind::kForgetWorker, worker->id.value()});
+    }
+  }
+  board_.fleet_changed(*this);
+  std::vector<std::pair<std::int64_t, TaskId>> ready;
+  for (const auto& workflow : workflows_) {
+    if (workflow == nullptr) continue;
+    for (TemplateInfo& info : workflow->templates) info.shape = kNoShape;
+    if (workflow->outcome != Outcome::kRunning) {
+      board_.arm(
+          {workflow->ended_ns + policy().retention_ms * kNs, Timer::Kind::kForgetWorkflow, workflow->id.value()});
+    }
+    for (Task& task : workflow->tasks) {
+      task.shape = kNoShape;
+      if (task.state == TaskState::kReady) ready.emplace_back(task.since_ns, workflow->id_of(task));
+      if (task.state == TaskState::kQueued && task.due_ns > 0) {
+        board_.arm({task.due_ns, Timer::Kind::kBackoff, workflow->id_of(task).value()});
+      }
+    }
+  }
+  std::sort(ready.begin(), ready.end());
+  for (const auto& [since, id] : ready) {
+    Workflow& workflow = const_cast<Workflow&>(at(id.workflow()));
+    board_.push(*this, workflow, workflow.tasks[id.index()]);
+  }
+  if (policy().elastic.enable) {
+    const std::int64_t from = globals_.elastic_polled_ns == 0 ? now_ns() : globals_.elastic_polled_ns;
+    board_.arm({from + policy().elastic.poll_ms * kNs, Timer::Kind::kElastic, 0});
+  }
+}
+
+}  // namespace rota::fleet

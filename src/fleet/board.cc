@@ -158,6 +158,28 @@ void Board::set_bit(Shape& shape, Fit& fit, std::vector<std::uint64_t>& mask, st
   }
 }
 
+bool Board::mode_allows(const State& state, const ShapeKey& key, const Worker& worker) {
+  switch (state.policy().mode) {
+    case DispatchMode::kStaticWorker: {
+      const Workflow* workflow = state.find(key.workflow);
+      if (workflow == nullptr) return false;
+      if (!workflow->bound.is_none()) return workflow->bound == worker.id;
+      // It gets all of the workflow: it must be able to run all of it.
+      return worker.owner.is_none() &&
+             std::all_of(workflow->spec.templates.begin(), workflow->spec.templates.end(),
+                         [&](const TaskTemplate& use) { return capable(worker.spec, use.needs); });
+    }
+    case DispatchMode::kFixedPipeline: {
+      const auto owner = state.globals().type_owner.find(key.type);
+      return owner == state.globals().type_owner.end() || owner->second == worker.id;
+    }
+    case DispatchMode::kAdaptive:
+    case DispatchMode::kStaticRoundRobin:
+      break;
+  }
+  return true;
+}
+
 void Board::fit_worker(const State& state, Shape& shape, const Worker& worker) {
   Fit& fit = shape.fits[worker.kind];
   const Policy& policy = state.policy();
@@ -168,15 +190,7 @@ void Board::fit_worker(const State& state, Shape& shape, const Worker& worker) {
   if (worker.takes_tasks() && (fit.possible || unchecked) && (key.only.is_none() || key.only == worker.id) &&
       (key.pinned.empty() || key.pinned == worker.spec.name) &&
       (!shape.spare_excluded || !std::binary_search(key.excluded.begin(), key.excluded.end(), worker.id))) {
-    bool allowed = true;
-    if (policy.mode == DispatchMode::kStaticWorker) {
-      const Workflow* workflow = state.find(key.workflow);
-      allowed =
-          workflow != nullptr && !workflow->bound.is_none() ? workflow->bound == worker.id : worker.owner.is_none();
-    } else if (policy.mode == DispatchMode::kFixedPipeline) {
-      const auto owner = state.globals().type_owner.find(key.type);
-      allowed = owner == state.globals().type_owner.end() || owner->second == worker.id;
-    }
+    const bool allowed = mode_allows(state, key, worker);
     if (unchecked) {
       start = worker.executions.empty();
     } else if (allowed) {
@@ -199,13 +213,43 @@ void Board::refit(const State& state, const Worker& worker) {
   }
 }
 
+std::int64_t Board::room_for(const State& state, const Requirements& needs) const {
+  const bool unchecked = state.policy().mode == DispatchMode::kStaticRoundRobin;
+  std::int64_t room = 0;
+  for (const Kind& kind : kinds_) {
+    if (kind.live == 0 || !(unchecked || capable(kind.spec, needs))) continue;
+    std::int64_t each = unchecked ? 1 : TaskId::kMostTasks;
+    if (!unchecked && needs.cpu_millis > 0) each = std::min(each, kind.spec.cpu_millis / needs.cpu_millis);
+    if (!unchecked && needs.memory_bytes > 0) each = std::min(each, kind.spec.memory_bytes / needs.memory_bytes);
+    if (!unchecked && needs.gpu.count > 0) {
+      each = std::min<std::int64_t>(each, std::popcount(suitable_devices(kind.spec, needs.gpu)) / needs.gpu.count);
+    }
+    room += each * kind.live;
+  }
+  return room;
+}
+
 void Board::count_live(const State& state, Shape& shape) const {
   shape.live = 0;
   const bool unchecked = state.policy().mode == DispatchMode::kStaticRoundRobin;
   for (std::size_t i = 0; i < kinds_.size(); ++i) {
     if (shape.fits[i].possible || unchecked) shape.live += kinds_[i].live;
   }
-  const bool others = shape.live > 0;
+  // Who is bound to a worker waits for that one alone.
+  const DispatchMode mode = state.policy().mode;
+  if (mode == DispatchMode::kStaticWorker || mode == DispatchMode::kFixedPipeline) {
+    shape.live = 0;
+    state.each_worker([&](const Worker& worker) {
+      if (!worker.live() || !shape.fits[worker.kind].possible) return;
+      // A worker that is owned by another workflow now will be free some day.
+      if (mode == DispatchMode::kStaticWorker && !worker.owner.is_none() && worker.owner != shape.key.workflow) {
+        const Workflow* workflow = state.find(shape.key.workflow);
+        if (workflow != nullptr && workflow->bound.is_none()) ++shape.live;
+        return;
+      }
+      if (mode_allows(state, shape.key, worker)) ++shape.live;
+    });
+  }
   if (!shape.key.pinned.empty()) {
     const Worker* worker = state.find_worker(shape.key.pinned);
     shape.live = worker != nullptr && worker->live() && shape.fits[worker->kind].possible ? 1 : 0;
@@ -216,7 +260,11 @@ void Board::count_live(const State& state, Shape& shape) const {
     if (worker == nullptr || !worker->live() || !(shape.fits[worker->kind].possible || unchecked)) continue;
     if (shape.key.pinned.empty() || shape.key.pinned == worker->spec.name) ++left_out;
   }
-  static_cast<void>(others);
+  if (shape.key.gang != 0) {
+    const Workflow* workflow = state.find(shape.key.workflow);
+    const std::uint32_t count = workflow == nullptr ? 0 : workflow->stages[shape.key.gang - 1].count;
+    if (room_for(state, shape.key.needs) < count) shape.live = 0;
+  }
   shape.spare_excluded = shape.live > left_out;
 }
 

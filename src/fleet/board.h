@@ -153,6 +153,8 @@ class Board {
   // A live worker of the kind could ever run it, alone; the rules of the dispatch mode are not asked.
   [[nodiscard]] static bool capable(const WorkerSpec& worker, const Requirements& needs);
   [[nodiscard]] static std::uint64_t suitable_devices(const WorkerSpec& worker, const GpuNeed& need);
+  // How many tasks with these needs would fit at once on the live workers if these had nothing else to do.
+  [[nodiscard]] std::int64_t room_for(const State& state, const Requirements& needs) const;
   // The shape that a task would have now; the rules of the policy in force.
   [[nodiscard]] static ShapeKey key_of(const State& state, const Workflow& workflow, const Task& task);
   // Lists that decisions start from.
@@ -214,6 +216,8 @@ class Board {
   void fit_kind(Shape& shape, std::uint32_t kind) const;
   void count_live(const State& state, Shape& shape) const;
   void update_open(ShapeRef ref);
+  // The dispatch mode lets this worker, or workers of this kind, take the shape's tasks.
+  [[nodiscard]] static bool mode_allows(const State& state, const ShapeKey& key, const Worker& worker);
   static void prune_class(const State& state, Shape& shape, ReadyClass& ready);
   static ClassKey class_of(const State& state, const Workflow& workflow, const Task& task);
 

@@ -121,13 +121,15 @@ std::int64_t Board::next_due_ns() const {
 // A task that no live worker could ever run waits for one since it became ready, or since the last such worker went.
 void Board::arm_grace(const State& state, ShapeRef ref) {
   Shape& shape = *shapes_[ref];
-  if (shape.live > 0 || shape.ready == 0 || shape.grace_ns != 0) return;
+  if (shape.live > 0 || shape.ready == 0) return;
   std::int64_t since = graph::Moment::never().ns;
   for (const auto& [key, ready] : shape.classes) since = std::min(since, ready.head()->since_ns);
   for (std::size_t i = 0; i < kinds_.size(); ++i) {
     if (shape.fits[i].possible) since = std::max(since, kinds_[i].gone_ns);
   }
-  shape.grace_ns = std::max(since + state.policy().no_worker_grace_ms * graph::kNsPerMs, state.now_ns() + 1);
+  const std::int64_t due = std::max(since + state.policy().no_worker_grace_ms * graph::kNsPerMs, state.now_ns() + 1);
+  if (shape.grace_ns != 0 && shape.grace_ns <= due) return;
+  shape.grace_ns = due;
   arm({shape.grace_ns, Timer::Kind::kGrace, ref});
 }
 

@@ -78,6 +78,25 @@ class Watcher {
   std::map<WorkflowId, int> ends_;
 };
 
+std::string unfinished(const State& state) {
+  std::string text;
+  state.each_workflow([&](const Workflow& workflow) {
+    for (const Task& task : workflow.tasks) {
+      if (graph::is_terminal(task.state)) continue;
+      text += "\n  " + workflow.id_of(task).to_string() + " " + std::string(graph::to_string(task.state));
+      if (task.shape == kNoShape) continue;
+      const Shape& shape = state.board().shape(task.shape);
+      text += " live " + std::to_string(shape.live) + " start " + std::to_string(shape.start) + " gang " +
+              std::to_string(shape.key.gang);
+    }
+  });
+  state.each_worker([&](const Worker& worker) {
+    text += "\n  " + worker.spec.name + " " + std::string(to_string(worker.status(0))) + " runs " +
+            std::to_string(worker.executions.size()) + " owner " + worker.owner.to_string();
+  });
+  return text;
+}
+
 struct Played {
   std::vector<std::string> records;  // Encoded.
   Hash128 hash;
@@ -124,7 +143,7 @@ Played play(std::uint64_t seed, int steps) {
     step(command);
     if (::testing::Test::HasFatalFailure()) return played;
     if (++finishing > 20'000) {
-      ADD_FAILURE() << "seed " << seed << ": not all tasks end though workers stay alive";
+      ADD_FAILURE() << "not all tasks end though workers stay alive:" << unfinished(brain.state());
       break;
     }
   }

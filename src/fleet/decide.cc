@@ -89,8 +89,20 @@ Result<void> Decision::on(const SetPolicy& command) {
 }
 
 Result<void> Decision::on(const Tick&) {
-  const std::vector<Timer> fired = state_.fired();
-  for (const Timer& timer : fired) fire(timer);
+  // In an order that does not depend on when and why a timer was set: by what it is for.
+  std::vector<Timer> fired = state_.fired();
+  std::sort(fired.begin(), fired.end(), [](const Timer& a, const Timer& b) {
+    return a.kind != b.kind ? a.kind < b.kind : a.id < b.id;
+  });
+  std::vector<ShapeRef> graces;
+  for (const Timer& timer : fired) {
+    if (timer.kind == Timer::Kind::kGrace) {
+      graces.push_back(static_cast<ShapeRef>(timer.id));
+    } else {
+      fire(timer);
+    }
+  }
+  fire_graces(graces);
   return {};
 }
 
@@ -204,26 +216,14 @@ Result<void> Decision::on(const SubmitWorkflow& command) {
     const TaskTemplate& form = workflow.spec.templates[use];
     if (checked[use] && !form.gang) continue;
     checked[use] = true;
-    if (policy.mode == DispatchMode::kStaticRoundRobin) continue;
     const Nearest near = nearest_worker(state_, form.needs);
-    if (!near.lacks.empty()) {
+    if (!near.lacks.empty() && policy.mode != DispatchMode::kStaticRoundRobin) {
       emit(PlacementWarned{id, i, near.lacks, near.worker});
       continue;
     }
     if (!form.gang) continue;
     // All replicas at once, on a fleet with nothing else to do.
-    std::int64_t room = 0;
-    for (const Kind& kind : state_.board().kinds()) {
-      if (kind.live == 0 || !Board::capable(kind.spec, form.needs)) continue;
-      std::int64_t each = std::int64_t{1} << 32;
-      if (form.needs.cpu_millis > 0) each = std::min(each, kind.spec.cpu_millis / form.needs.cpu_millis);
-      if (form.needs.memory_bytes > 0) each = std::min(each, kind.spec.memory_bytes / form.needs.memory_bytes);
-      if (form.needs.gpu.count > 0) {
-        each = std::min<std::int64_t>(
-            each, __builtin_popcountll(Board::suitable_devices(kind.spec, form.needs.gpu)) / form.needs.gpu.count);
-      }
-      room += each * kind.live;
-    }
+    const std::int64_t room = state_.board().room_for(state_, form.needs);
     if (room < workflow.stages[i].count) {
       emit(PlacementWarned{id, i,
                            "replicas: " + std::to_string(workflow.stages[i].count) + " together needed, room for " +

@@ -6,6 +6,9 @@
 // A command is refused before its first event, or not at all.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "fleet/command.h"
 #include "fleet/event.h"
 #include "fleet/state.h"
@@ -61,7 +64,8 @@ class Decision {
 
   // decide_timer.cc
   void fire(const Timer& timer);
-  void fire_grace(ShapeRef shape);
+  void fire_graces(const std::vector<ShapeRef>& shapes);
+  [[nodiscard]] std::string unplaceable(const ShapeKey& key) const;
   void poll_elastic();
 
   // settle.cc

@@ -24,8 +24,7 @@ void Decision::fire(const Timer& timer) {
       if (task != nullptr && task->state == TaskState::kQueued && task->due_ns == timer.due_ns) emit(TaskReadied{id});
       return;
     }
-    case Timer::Kind::kGrace:
-      fire_grace(static_cast<ShapeRef>(timer.id));
+    case Timer::Kind::kGrace:  // All together: fire_graces().
       return;
     case Timer::Kind::kElastic:
       poll_elastic();
@@ -47,43 +46,47 @@ void Decision::fire(const Timer& timer) {
   }
 }
 
-// Tasks of a shape that no live worker could run, and that have waited long enough for one.
-void Decision::fire_grace(ShapeRef ref) {
-  bool there = false;
-  state_.board().each_shape([&](ShapeRef each, const Shape&) { there = there || each == ref; });
-  if (!there) return;
-  const Shape& shape = state_.board().shape(ref);
-  if (shape.live > 0 || shape.ready == 0) return;
-  std::int64_t gone = 0;
-  for (std::size_t i = 0; i < shape.fits.size(); ++i) {
-    if (shape.fits[i].possible) gone = std::max(gone, state_.board().kinds()[i].gone_ns);
-  }
+// Tasks that no live worker could run, and that have waited long enough for one.
+void Decision::fire_graces(const std::vector<ShapeRef>& shapes) {
   const std::int64_t grace = state_.policy().no_worker_grace_ms * graph::kNsPerMs;
   std::vector<TaskId> late;
-  for (const auto& [key, ready] : shape.classes) {
+  state_.board().each_shape([&](ShapeRef ref, const Shape& shape) {
+    if (std::find(shapes.begin(), shapes.end(), ref) == shapes.end() || shape.live > 0) return;
+    std::int64_t gone = 0;
+    for (std::size_t i = 0; i < shape.fits.size(); ++i) {
+      if (shape.fits[i].possible) gone = std::max(gone, state_.board().kinds()[i].gone_ns);
+    }
     const auto look = [&](const ReadyEntry& entry) {
       const Task* task = state_.find(entry.task);
       if (task == nullptr || task->state != TaskState::kReady || task->stamp != entry.stamp) return;
       if (std::max(task->since_ns, gone) + grace <= state_.now_ns()) late.push_back(entry.task);
     };
-    for (const ReadyEntry& entry : ready.run) look(entry);
-    for (const ReadyEntry& entry : ready.side) look(entry);
-  }
+    for (const auto& [key, ready] : shape.classes) {
+      for (const ReadyEntry& entry : ready.run) look(entry);
+      for (const ReadyEntry& entry : ready.side) look(entry);
+    }
+  });
   std::sort(late.begin(), late.end());
-  const Requirements needs = shape.key.needs;
-  const std::string pinned = shape.key.pinned;
-  const Nearest near = nearest_worker(state_, needs);
-  std::string message = "no live worker can run it: ";
-  if (!pinned.empty()) {
-    message += "worker '" + pinned + "' is not there";
-  } else if (near.worker.is_none()) {
-    message += "there is none";
-  } else {
-    message += near.lacks + " (at '" + state_.at(near.worker).spec.name + "', which comes nearest)";
-  }
   for (const TaskId id : late) {
-    if (state_.at(id).state == TaskState::kReady) fail(id, FailureKind::kUnplaceable, message);
+    const Task& task = state_.at(id);
+    if (task.state != TaskState::kReady) continue;  // Cancelled because of one before it.
+    fail(id, FailureKind::kUnplaceable, unplaceable(state_.board().shape(task.shape).key));
   }
+}
+
+std::string Decision::unplaceable(const ShapeKey& key) const {
+  const Nearest near = nearest_worker(state_, key.needs);
+  const std::string message = "no live worker can run it: ";
+  if (!key.pinned.empty()) return message + "worker '" + key.pinned + "' is not there";
+  if (near.worker.is_none()) return message + "there is none";
+  if (!near.lacks.empty()) {
+    return message + near.lacks + " (at '" + state_.at(near.worker).spec.name + "', which comes nearest)";
+  }
+  if (key.gang != 0) {
+    return message + "all its replicas must start together, and there is room for " +
+           std::to_string(state_.board().room_for(state_, key.needs)) + " of them";
+  }
+  return message + "the dispatch mode " + std::string(to_string(state_.policy().mode)) + " binds it to one that cannot";
 }
 
 // B-17. With a short queue, workers that have idled long enough are disabled, the weakest first, down to the minimum;

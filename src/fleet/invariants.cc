@@ -99,8 +99,9 @@ void State::check_invariants() const {
   ROTA_ASSERT(set == set_, "the hash is the sum over all there is");
 
   // (4) Nothing was left to do.
-  ROTA_ASSERT(board_.to_examine().empty() && board_.to_end().empty() && board_.to_defer().empty() &&
-              board_.to_leave().empty());
+  ROTA_ASSERT(board_.to_examine().empty(), "looked at", board_.to_examine().size());
+  ROTA_ASSERT(board_.to_end().empty() && board_.to_leave().empty(), "ended and left");
+  ROTA_ASSERT(board_.to_defer().empty(), "said to wait");
   board_.check_invariants(*this);
 }
 

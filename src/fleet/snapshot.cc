@@ -215,8 +215,7 @@ void State::rebuild() {
     board_.push(*this, workflow, workflow.tasks[id.index()]);
   }
   if (policy().elastic.enable) {
-    const std::int64_t from = globals_.elastic_polled_ns == 0 ? now_ns() : globals_.elastic_polled_ns;
-    board_.arm({from + policy().elastic.poll_ms * kNs, Timer::Kind::kElastic, 0});
+    board_.arm({globals_.elastic_polled_ns + policy().elastic.poll_ms * kNs, Timer::Kind::kElastic, 0});
   }
 }
 

@@ -270,6 +270,7 @@ void State::apply(const Event& event, const Command& cause) {
 void State::on(const PolicyChanged&, const Command& cause) {
   globals_.policy = body<SetPolicy>(cause).policy;
   policy_hash_ = hash_fields(globals_.policy);
+  globals_.elastic_polled_ns = now_ns();  // The first look is an interval from here.
   if (globals_.policy.mode != DispatchMode::kFixedPipeline) globals_.type_owner.clear();
   if (globals_.policy.mode != DispatchMode::kStaticWorker) {
     each_worker([&](const Worker& worker) {
@@ -329,6 +330,7 @@ void State::on(const WorkerRegistered& e, const Command& cause) {
   board_.refit(*this, worker);
   live_workers_ = 0;
   each_worker([&](const Worker& each) { live_workers_ += each.live() ? 1 : 0; });
+  follow_weights();
   board_.arm({now_ns() + policy().heartbeat_ttl_ms * graph::kNsPerMs, Timer::Kind::kHeartbeat, e.worker.value()});
 }
 
@@ -382,7 +384,7 @@ void State::on(const WorkerChanged& e, const Command&) {
   board_.refit(*this, worker);
   live_workers_ = 0;
   each_worker([&](const Worker& each) { live_workers_ += each.live() ? 1 : 0; });
-  if (!worker.live()) move_ready_tasks(e.worker);
+  follow_weights();
   if (e.change == WorkerChange::kLeft) {
     board_.forget_worker(*this, worker);
     const auto name = worker_names_.find(worker.spec.name);
@@ -391,24 +393,17 @@ void State::on(const WorkerChanged& e, const Command&) {
   }
 }
 
-void State::move_ready_tasks(WorkerId sticky) {
-  std::vector<TaskId> tasks;
-  board_.each_shape([&](ShapeRef, const Shape& shape) {
-    if (shape.key.only != sticky) return;
-    for (const auto& [key, ready] : shape.classes) {
-      for (const ReadyEntry& entry : ready.run) tasks.push_back(entry.task);
-      for (const ReadyEntry& entry : ready.side) tasks.push_back(entry.task);
+void State::follow_weights() {
+  for (const auto& workflow : workflows_) {
+    if (workflow == nullptr || workflow->outcome != Outcome::kRunning) continue;
+    const auto sticky = [](const TemplateInfo& info) { return info.sticky != ~0U; };
+    if (std::none_of(workflow->templates.begin(), workflow->templates.end(), sticky)) continue;
+    for (Task& task : workflow->tasks) {
+      if (task.shape == kNoShape || !sticky(workflow->info_of(task))) continue;
+      if (Board::key_of(*this, *workflow, task) == board_.shape(task.shape).key) continue;
+      board_.remove(*this, *workflow, task);
+      board_.push(*this, *workflow, task);
     }
-  });
-  std::sort(tasks.begin(), tasks.end());
-  tasks.erase(std::unique(tasks.begin(), tasks.end()), tasks.end());
-  for (const TaskId id : tasks) {
-    Workflow& workflow = const_cast<Workflow&>(at(id.workflow()));
-    Task& task = workflow.tasks[id.index()];
-    if (task.state != TaskState::kReady || task.shape == kNoShape || board_.shape(task.shape).key.only != sticky)
-      continue;
-    board_.remove(*this, workflow, task);
-    board_.push(*this, workflow, task);
   }
 }
 

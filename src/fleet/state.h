@@ -337,7 +337,7 @@ class State {
   void hold(Worker& worker, const Execution& execution, std::int64_t sign);  // Resources: +1 takes, -1 gives back.
   void touch_caches(Worker& worker, const std::vector<std::string>& items);
   void ready_or_examined(Workflow& workflow, Task& task);
-  void move_ready_tasks(WorkerId sticky);  // Its sticky tasks may go elsewhere.
+  void follow_weights();  // A worker came or went: tasks that are sticky to it belong there, or anywhere.
   void rebuild();                          // The board, from the data.
   std::uint32_t user_index(const std::string& name);
 

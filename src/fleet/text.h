@@ -1,0 +1,48 @@
+// Commands and events as text: one line for people, scripts and tests; JSON for programs.
+//
+//   TaskAssigned task=wf-1.0 attempt=1 worker=worker-2 reasoning={why=score candidates=3}
+//
+//   line   = name { " " field }
+//   field  = name "=" value                  left out if the value is the member's default; any order, each once
+//   value  = number | "true" | "false" | enumerator | id | text | "{" fields "}" | "[" values "]"
+//   text   = word | '"' { character | \" | \\ | \n | \xNN } '"'
+//   word   = printable ASCII without space and without any of \ " = { } [ ]
+//
+// Fields and values are separated by spaces. What to_text() writes, parse reads back to the same value, whatever bytes
+// its texts have.
+//
+// JSON has every field: numbers as numbers, enumerators by name, ids as text (none is null), and "command" or "event"
+// with the name in front.
+//
+// Thread safety: functions without state.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "fleet/command.h"
+#include "fleet/event.h"
+#include "rota/result.h"
+
+namespace rota::fleet {
+
+[[nodiscard]] std::string to_text(const Command& command);
+[[nodiscard]] std::string to_text(const Event& event);
+[[nodiscard]] std::string to_json(const Command& command);
+[[nodiscard]] std::string to_json(const Event& event);
+
+// kParseError with what is wrong at which column (from 1; also the detail "column"), and what would be right.
+[[nodiscard]] Result<Command> parse_command(std::string_view text);
+
+// The fields of one struct, without a name: `mode=static_worker merge=false`. Instantiated in text.cc and text_parse.cc
+// for the structs that people write by themselves: Policy, WorkerSpec, TaskTemplate, WorkflowSpec, SetQuota, and for
+// Reasoning to be shown.
+template <class T>
+[[nodiscard]] std::string fields_to_text(const T& value);
+template <class T>
+[[nodiscard]] std::string fields_to_json(const T& value);
+// Changes only the members that are named. On an error `value` is of no use.
+template <class T>
+[[nodiscard]] Result<void> parse_fields(std::string_view text, T& value);
+
+}  // namespace rota::fleet

@@ -79,7 +79,10 @@ using Members = std::vector<std::pair<std::string, std::string_view>>;
 // Sorted by name, and of equal names only the last.
 Members sorted_members(std::string_view object) {
   Members members = json_members(object);
-  std::stable_sort(members.begin(), members.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  // Values are views of one text, so that those of equal names are in the order of the text.
+  std::sort(members.begin(), members.end(), [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first < b.first : a.second.data() < b.second.data();
+  });
   Members out;
   for (auto& member : members) {
     if (!out.empty() && out.back().first == member.first) {

@@ -18,7 +18,7 @@ class One final : public ReferenceScope {
     if (root != "a") return Error{ErrorCode::kNotFound, "no stage " + std::string(root)};
     return std::string_view(
         R"({"n": 3, "s": "x\u0041", "yes": true, "no": false, "nil": null, "zero": -0.0e9, "none": [],
-                                "obj": {"p": [1, 2.0], "q": "r"}, "same": {"q": "r", "p": [1.0, 2]}, "empty": {}, "blank": ""})");
+                                "obj": {"p": [1, 2.0], "q": "r"}, "same": {"q": 0, "q": "r", "p": [1.0, 2]}, "empty": {}, "blank": ""})");
   }
   int asked = 0;
 };

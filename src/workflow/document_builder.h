@@ -1,0 +1,47 @@
+// Puts a Document together from what a parser finds, in the order of the text. For document*.cc alone.
+//
+// Every call returns false when a bound was reached: that is reported, and there is no sense in reading on.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "workflow/document.h"
+
+namespace rota::workflow {
+
+class DocumentBuilder {
+ public:
+  explicit DocumentBuilder(Problems& problems) : problems_(problems) {}
+
+  bool scalar(std::string_view text, bool plain, Position at, std::string_view anchor = {});
+  bool open(Node::Kind kind, Position at, std::string_view anchor = {});
+  bool close();
+  bool alias(std::string_view name, Position at);
+  // REQUIRES: all that was opened is closed, and there was something.
+  Document finish();
+  [[nodiscard]] bool has_root() const { return has_root_; }
+
+ private:
+  struct Open {
+    std::uint32_t node;
+    std::vector<std::uint32_t> children{};
+    std::string anchor{};
+  };
+  std::uint32_t add(Node node);
+  bool done(std::uint32_t node);
+  void check_keys(Open& map);
+
+  Problems& problems_;
+  Document document_{};
+  std::vector<Open> open_{};
+  std::map<std::string, std::uint32_t, std::less<>> anchors_{};
+  bool has_root_ = false;
+};
+
+// Reads it as JSON, if it is one JSON object.
+std::optional<Document> read_json_document(std::string_view text, Problems& problems);
+
+}  // namespace rota::workflow

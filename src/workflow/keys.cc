@@ -1,0 +1,62 @@
+// Every key that a file may have. See workflow/keys.h.
+#include "workflow/keys.h"
+
+namespace rota::workflow {
+namespace {
+
+const std::vector<std::string> kStage = {"type",    "run",        "handler",   "inputs",   "env",          "dir",
+                                         "needs",   "condition",  "matrix",    "replicas", "max_attempts", "retry",
+                                         "timeout", "priority",   "resources", "limits",   "context",      "category",
+                                         "merge",   "checkpoint", "cache"};
+
+std::vector<std::string> named_stage() {
+  std::vector<std::string> names = kStage;
+  names.insert(names.begin(), "name");
+  return names;
+}
+
+Keys make_keys() {
+  return {
+      .workflow = {"a workflow", "", {"apiVersion", "kind", "metadata", "spec"}},
+      .metadata = {"metadata", "metadata", {"name"}},
+      .spec = {"spec",
+               "spec",
+               {"stages", "graph", "priority", "resources", "env", "dir", "max_attempts", "retry", "timeout"}},
+      .stage = {"a stage", "stage", named_stage()},
+      .graph_stage = {"a stage of a graph", "graphStage", kStage},
+      .resources = {"resources", "resources", {"hardware", "zone", "capabilities", "labels", "worker"}},
+      .hardware = {"hardware", "hardware", {"cpu", "memory", "gpu"}},
+      .gpu = {"gpu", "gpu", {"count", "type", "memory"}},
+      .retry = {"retry", "retry", {"backoff", "factor", "max_backoff", "memory_factor"}},
+      .limits = {"limits", "limits", {"memory", "cpu_time", "open_files", "processes"}},
+      .context = {"context", "context", {"models", "datasets"}},
+      .cache = {"cache", "cacheFiles", {"files"}},
+      .fleet = {"a fleet", "", {"apiVersion", "kind", "workers"}},
+      .worker = {"a worker",
+                 "worker",
+                 {"name", "count", "cpu", "memory", "gpu", "zone", "cost_per_hour", "labels", "capabilities"}},
+  };
+}
+
+}  // namespace
+
+const Keys& keys() {
+  static const Keys all = make_keys();
+  return all;
+}
+
+std::vector<const KeySet*> workflow_key_sets() {
+  const Keys& k = keys();
+  return {&k.workflow, &k.metadata, &k.spec,  &k.stage,  &k.graph_stage, &k.resources,
+          &k.hardware, &k.gpu,      &k.retry, &k.limits, &k.context,     &k.cache};
+}
+
+std::vector<const KeySet*> fleet_key_sets() { return {&keys().fleet, &keys().worker, &keys().gpu}; }
+
+std::vector<const KeySet*> all_key_sets() {
+  std::vector<const KeySet*> all = workflow_key_sets();
+  for (const KeySet* set : fleet_key_sets()) all.push_back(set);
+  return all;
+}
+
+}  // namespace rota::workflow

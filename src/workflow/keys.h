@@ -1,0 +1,29 @@
+// Every key that a file may have, by where it stands. The readers refuse all others; a test holds the schema
+// (schema/*.json) and docs/workflows.md to these lists.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rota::workflow {
+
+struct KeySet {
+  std::string_view what;           // "a stage": as in "'x' is no key of a stage".
+  std::string_view schema;         // Its definition in the schema, or "" for the file itself.
+  std::vector<std::string> names;  // In the order in which people should read them.
+};
+
+struct Keys {
+  // workflow.schema.json
+  KeySet workflow, metadata, spec, stage, graph_stage, resources, hardware, gpu, retry, limits, context, cache;
+  // fleet.schema.json
+  KeySet fleet, worker;
+};
+
+[[nodiscard]] const Keys& keys();
+[[nodiscard]] std::vector<const KeySet*> workflow_key_sets();
+[[nodiscard]] std::vector<const KeySet*> fleet_key_sets();
+[[nodiscard]] std::vector<const KeySet*> all_key_sets();
+
+}  // namespace rota::workflow

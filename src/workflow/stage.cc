@@ -1,0 +1,409 @@
+// Reading one stage. See workflow/stage.h.
+#include "workflow/stage.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/json_text.h"
+
+namespace rota::workflow {
+namespace {
+
+constexpr std::size_t kMostArguments = 10'000;
+
+class StageReader {
+ public:
+  StageReader(Reading& reading, const Fields& fields, const StageSetting& setting, StageTotals& totals,
+              StageDraft& draft)
+      : reading_(reading), fields_(fields), setting_(setting), totals_(totals), draft_(draft) {}
+
+  void run(const StageDefaults& defaults) {
+    StageDefaults own = defaults;
+    read_common(reading_, fields_, own);
+    draft_.use.needs = std::move(own.needs);
+    draft_.use.pinned = std::move(own.pinned);
+    draft_.use.retry = own.retry;
+    draft_.use.timeout_ms = own.timeout_ms;
+    draft_.needs = reading_.document.find(fields_.node(), "needs");
+
+    what_it_runs(own);
+    category();
+    condition();
+    context();
+    fields_.integer("priority", -kMostPriority, kMostPriority, draft_.priority);
+    fields_.boolean("merge", draft_.use.mergeable);
+    fields_.boolean("checkpoint", draft_.use.preemptible);
+    matrix();
+    replicas();
+    check_matrix_references();
+  }
+
+ private:
+  void member(std::string_view name) {
+    payload_.append(payload_.size() == 1 ? "\"" : ",\"").append(name).append("\":");
+  }
+  // A text of the payload, whose references are the brain's to resolve.
+  void text(const Node& node, std::string_view text) {
+    collect_references(reading_, node, text, draft_.references);
+    append_json_string(payload_, text);
+  }
+
+  void what_it_runs(const StageDefaults& own) {
+    const Node* run = fields_.find("run");
+    const Node* handler = fields_.find("handler");
+    if ((run == nullptr) == (handler == nullptr)) {
+      if (run != nullptr) {
+        reading_.wrong(*handler, "a stage has run or handler, not both");
+      } else if (reading_.document.find(fields_.node(), "run") == nullptr &&
+                 reading_.document.find(fields_.node(), "handler") == nullptr) {
+        reading_.problems.add(draft_.at, "the stage '" + printable(draft_.name, 40) +
+                                             "' runs nothing; give it run (a command) or handler (a registered one)");
+      }
+    }
+    fields_.text("type", draft_.use.type, 128);
+    if (handler != nullptr) {
+      read_handler();
+    } else if (run != nullptr) {
+      read_command(*run, own);
+    }
+    inputs();
+    if (draft_.references.size() > fleet::kReferencesMost) {
+      reading_.problems.add(draft_.at, "the stage '" + printable(draft_.name, 40) + "' has " +
+                                           std::to_string(draft_.references.size()) + " references; the most is " +
+                                           std::to_string(fleet::kReferencesMost));
+    }
+    if (draft_.use.timeout_ms > 0) {
+      member("timeout_ms");
+      payload_.append(std::to_string(draft_.use.timeout_ms));
+    }
+    if (handler == nullptr) limits();
+    cache();
+    payload_.push_back('}');
+    if (payload_.size() > kMostPayloadBytes) {
+      reading_.problems.add(draft_.at, "the stage '" + printable(draft_.name, 40) + "' comes to " +
+                                           std::to_string(payload_.size()) + " bytes of JSON; the most is 1 MiB");
+    }
+    totals_.payload_bytes += payload_.size();
+    if (totals_.payload_bytes > kMostPayloadsBytes) {
+      reading_.problems.add(draft_.at, "with this stage, all stages come to more than 512 MiB of JSON");
+    }
+    draft_.use.payload = std::move(payload_);
+  }
+
+  void read_handler() {
+    std::string name;
+    if (!fields_.text("handler", name, 128)) return;
+    if (!draft_.use.type.empty() && draft_.use.type != name) {
+      reading_.wrong(*fields_.find("type"), "the type of a stage with a handler is the handler's name, '" +
+                                                printable(name, 40) + "'; leave type out");
+    }
+    draft_.use.type = std::move(name);
+    for (const std::string_view key : {"env", "dir", "limits"}) {
+      if (const Node* node = reading_.document.find(fields_.node(), key)) {
+        reading_.wrong(*node, std::string(key) + " is for commands; a handler runs inside its worker");
+      }
+    }
+    member("kind");
+    payload_.append("\"handler\"");
+  }
+
+  void read_command(const Node& run, const StageDefaults& own) {
+    if (draft_.use.type.empty()) draft_.use.type = "shell";
+    member("kind");
+    payload_.append("\"command\"");
+    std::vector<fleet::Reference> variables;
+    if (run.kind == Node::Kind::kScalar) {
+      shell(run, variables);
+    } else {
+      arguments(run);
+    }
+    if (!own.env.empty() || !variables.empty()) {
+      member("env");
+      char before = '{';
+      for (const EnvEntry& entry : own.env) {
+        payload_.push_back(std::exchange(before, ','));
+        append_json_string(payload_, entry.name);
+        payload_.push_back(':');
+        text(*entry.value, reading_.text(*entry.value));
+      }
+      for (std::size_t i = 0; i < variables.size(); ++i) {
+        payload_.push_back(std::exchange(before, ','));
+        payload_.append("\"ROTA_REF_").append(std::to_string(i + 1)).append("\":");
+        append_json_string(payload_, variables[i].text);
+      }
+      payload_.push_back('}');
+    }
+    directory(own.dir);
+  }
+
+  void shell(const Node& run, std::vector<fleet::Reference>& variables) {
+    const std::string_view source = reading_.text(run);
+    if (source.find_first_not_of(" \t\r\n") == std::string_view::npos) reading_.wrong(run, "run is empty");
+    if (source.find('\0') != std::string_view::npos) reading_.wrong(run, "run has a zero byte in it");
+    ShellText text = read_shell_text(source, setting_.is_stage);
+    for (std::string& problem : text.problems) {
+      reading_.wrong(run, std::move(problem));
+    }
+    for (const fleet::Reference& reference : text.variables) draft_.references.push_back({reference, run.at});
+    member("run");
+    append_json_string(payload_, text.text);
+    variables = std::move(text.variables);
+  }
+
+  void arguments(const Node& run) {
+    const std::size_t size = Document::size(run);
+    if (run.kind != Node::Kind::kList || size == 0 || size > kMostArguments) {
+      reading_.wrong(run, "run is " + reading_.found(run) + (size == 0 ? " without items" : "") +
+                              "; it must be a command, or a list of a program and its arguments");
+      return;
+    }
+    member("run");
+    payload_.push_back('[');
+    for (std::size_t i = 0; i < size; ++i) {
+      const Node& item = reading_.document.item(run, i);
+      if (i > 0) payload_.push_back(',');
+      if (item.kind != Node::Kind::kScalar || reading_.document.is_null(item)) {
+        reading_.wrong(item, "an item of run is " + reading_.found(item) + "; it must be a text, \"\" if it is empty");
+        payload_.append("\"\"");
+        continue;
+      }
+      if (reading_.text(item).find('\0') != std::string_view::npos) reading_.wrong(item, "an argument has a zero byte");
+      if (i == 0 && reading_.text(item).empty()) reading_.wrong(item, "the first item of run is the program to start");
+      text(item, reading_.text(item));
+    }
+    payload_.push_back(']');
+  }
+
+  void directory(const Node* dir) {
+    std::string_view own = dir != nullptr ? reading_.text(*dir) : std::string_view{};
+    if (dir == nullptr && setting_.directory.empty()) return;
+    member("dir");
+    // What the file's directory is called is no text of the user's: a "${" in it is no reference.
+    std::string path;
+    if (!own.starts_with('/') && !own.starts_with("${")) {
+      for (std::size_t i = 0; i < setting_.directory.size(); ++i) {
+        if (setting_.directory.substr(i).starts_with("${")) path.push_back('$');
+        path.push_back(setting_.directory[i]);
+      }
+      if (!path.empty() && !own.empty() && !path.ends_with('/')) path.push_back('/');
+    }
+    if (dir != nullptr) collect_references(reading_, *dir, own, draft_.references);
+    append_json_string(payload_, path.append(own));
+  }
+
+  void inputs() {
+    const Node* node = fields_.map("inputs");
+    if (node == nullptr) return;
+    member("inputs");
+    append_json(
+        reading_, *node,
+        [&](const Node& at, std::string_view text) { collect_references(reading_, at, text, draft_.references); },
+        payload_);
+  }
+
+  void limits() {
+    const Node* node = fields_.map("limits");
+    if (node == nullptr) return;
+    const Fields limits(reading_, *node, keys().limits);
+    member("limits");
+    char before = '{';
+    const auto put = [&](std::string_view name, std::int64_t value) {
+      payload_.push_back(std::exchange(before, ','));
+      payload_.append("\"").append(name).append("\":").append(std::to_string(value));
+    };
+    std::int64_t value = 0;
+    if (limits.bytes("memory", value)) put("memory_bytes", value);
+    if (limits.duration_ms("cpu_time", value)) put("cpu_time_ms", value);
+    if (limits.integer("open_files", 1, 1 << 30, value)) put("open_files", value);
+    if (limits.integer("processes", 1, 1 << 30, value)) put("processes", value);
+    payload_.append(before == '{' ? "{}" : "}");
+  }
+
+  // `true`, or a mapping that says which files count.
+  void cache() {
+    const Node* node = fields_.find("cache");
+    if (node == nullptr) return;
+    std::vector<std::string> files;
+    if (node->kind == Node::Kind::kMap) {
+      Fields(reading_, *node, keys().cache).texts("files", files);
+    } else {
+      bool wanted = false;
+      if (!fields_.boolean("cache", wanted) || !wanted) return;
+    }
+    member("cache");
+    payload_.append("{\"files\":[");
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      if (i > 0) payload_.push_back(',');
+      text(*node, files[i]);
+    }
+    payload_.append("]}");
+  }
+
+  void category() {
+    static const std::array<std::string_view, 4> kTraining = {"training", "sft", "ppo", "dpo"};
+    const std::string& type = draft_.use.type;
+    if (type == "inference") draft_.use.category = fleet::Category::kInference;
+    if (std::find(kTraining.begin(), kTraining.end(), type) != kTraining.end()) {
+      draft_.use.category = fleet::Category::kTraining;
+    }
+    std::string name;
+    if (!fields_.text("category", name)) return;
+    static const std::vector<std::string> kNames = {"other", "inference", "training"};
+    const auto found = std::find(kNames.begin(), kNames.end(), name);
+    if (found == kNames.end()) {
+      reading_.wrong(*fields_.find("category"), "category is '" + printable(name, 40) +
+                                                    "'; it must be other, inference or training" +
+                                                    did_you_mean(name, kNames));
+    } else {
+      draft_.use.category = static_cast<fleet::Category>(found - kNames.begin());
+    }
+  }
+
+  void condition() {
+    std::string text;
+    if (!fields_.text("condition", text, 64 << 10)) return;
+    const Node& node = *fields_.find("condition");
+    auto uses = fleet::check_condition(text);
+    if (!uses.ok()) {
+      reading_.wrong(node, "in the condition, " + uses.error().message);
+      return;
+    }
+    for (fleet::ReferenceUse& use : *uses) draft_.references.push_back({std::move(use.reference), node.at});
+    draft_.use.condition = std::move(text);
+  }
+
+  void context() {
+    const Node* node = fields_.map("context");
+    if (node == nullptr) return;
+    const Fields context(reading_, *node, keys().context);
+    std::vector<std::string> names;
+    if (context.texts("models", names)) {
+      for (const std::string& name : names) draft_.use.context.push_back("model:" + name);
+    }
+    names.clear();
+    if (context.texts("datasets", names)) {
+      for (const std::string& name : names) draft_.use.context.push_back("dataset:" + name);
+    }
+    std::sort(draft_.use.context.begin(), draft_.use.context.end());
+  }
+
+  // Counts tasks before they are made; false if there are too many.
+  bool count(const Node& node, std::int64_t tasks) {
+    if (tasks <= kMostTasks - totals_.tasks) {
+      totals_.tasks += tasks;
+      return true;
+    }
+    reading_.wrong(node, "with this, the workflow has more than " + std::to_string(kMostTasks) + " tasks");
+    return false;
+  }
+
+  void matrix() {
+    const Node* node = fields_.map("matrix");
+    if (node == nullptr) return;
+    if (Document::size(*node) == 0 || Document::size(*node) > kMostLists) {
+      reading_.wrong(*node, "a matrix has 1 to 32 lists; here are " + std::to_string(Document::size(*node)));
+      return;
+    }
+    std::vector<std::vector<std::string>> lists;  // Each value as "name":value.
+    std::int64_t product = 1;
+    bool right = true;
+    for (std::size_t i = 0; i < Document::size(*node); ++i) {
+      const Node& key = reading_.document.key(*node, i);
+      const Node& list = reading_.document.value(*node, i);
+      matrix_names_.emplace_back(reading_.text(key));
+      if (list.kind != Node::Kind::kList || Document::size(list) == 0) {
+        reading_.wrong(list, "'" + printable(matrix_names_.back(), 40) + "' of the matrix is " + reading_.found(list) +
+                                 (list.kind == Node::Kind::kList ? " without items" : "") +
+                                 "; it must be a list of values");
+        right = false;
+        continue;
+      }
+      product = std::min<std::int64_t>(product * static_cast<std::int64_t>(Document::size(list)), kMostTasks + 1);
+      right = matrix_list(matrix_names_.back(), list, lists.emplace_back()) && right;
+    }
+    if (right && count(*node, product)) make_items(*node, lists);
+  }
+  bool matrix_list(const std::string& name, const Node& list, std::vector<std::string>& out) {
+    bool right = true;
+    const OnText check = [&](const Node& node, std::string_view text) {
+      if (text.find("${") == std::string_view::npos) return;
+      reading_.wrong(node, "a matrix has no references: it is fixed before anything runs");
+      right = false;
+    };
+    for (std::size_t i = 0; i < Document::size(list); ++i) {
+      std::string value;
+      append_json_string(value, name);
+      value.push_back(':');
+      right = append_json(reading_, reading_.document.item(list, i), check, value) && right;
+      out.push_back(std::move(value));
+    }
+    return right;
+  }
+  // Every combination; the last list varies fastest.
+  void make_items(const Node& node, const std::vector<std::vector<std::string>>& lists) {
+    std::vector<std::size_t> at(lists.size());
+    while (true) {
+      std::string item = "{";
+      for (std::size_t i = 0; i < lists.size(); ++i) item.append(i > 0 ? "," : "").append(lists[i][at[i]]);
+      item.push_back('}');
+      totals_.item_bytes += item.size();
+      if (totals_.item_bytes > kMostItemBytes) {
+        reading_.wrong(node, "with this, the data of all tasks comes to more than 256 MiB");
+        return;
+      }
+      draft_.items.push_back(std::move(item));
+      std::size_t digit = lists.size();
+      while (digit > 0 && ++at[digit - 1] == lists[digit - 1].size()) at[--digit] = 0;
+      if (digit == 0) return;
+    }
+  }
+
+  void replicas() {
+    std::int64_t replicas = 1;
+    const Node* matrix = reading_.document.find(fields_.node(), "matrix");
+    const bool given = fields_.integer("replicas", 1, 10'000, replicas);
+    if (given && matrix != nullptr) {
+      reading_.wrong(*fields_.find("replicas"), "a stage has matrix or replicas, not both");
+      return;
+    }
+    if (matrix != nullptr || !count(fields_.node(), replicas) || !given) return;
+    draft_.use.gang = replicas > 1;
+    draft_.items.assign(static_cast<std::size_t>(replicas), "{}");
+  }
+
+  // Those to the matrix can be judged here; the others when all stages are known.
+  void check_matrix_references() {
+    std::erase_if(draft_.references, [&](const PlacedReference& placed) {
+      if (placed.reference.root != "matrix") return fleet::is_reserved_root(placed.reference.root);
+      const std::string& name = placed.reference.path.front().name;
+      if (matrix_names_.empty()) {
+        reading_.problems.add(
+            placed.at, "'" + printable(placed.reference.text, 60) + "' refers to the matrix, but the stage has none");
+      } else if (std::find(matrix_names_.begin(), matrix_names_.end(), name) == matrix_names_.end()) {
+        std::string known;
+        for (const std::string& each : matrix_names_) known.append(known.empty() ? "" : ", ").append(each);
+        reading_.problems.add(placed.at, "'" + printable(placed.reference.text, 60) + "' refers to a list '" +
+                                             printable(name, 40) + "' that the matrix does not have (it has " +
+                                             printable(known) + ")" + did_you_mean(name, matrix_names_));
+      }
+      return true;
+    });
+  }
+
+  Reading& reading_;
+  const Fields& fields_;
+  const StageSetting& setting_;
+  StageTotals& totals_;
+  StageDraft& draft_;
+  std::string payload_ = "{";
+  std::vector<std::string> matrix_names_{};
+};
+
+}  // namespace
+
+void read_stage(Reading& reading, const Fields& fields, const StageDefaults& defaults, const StageSetting& setting,
+                StageTotals& totals, StageDraft& draft) {
+  StageReader(reading, fields, setting, totals, draft).run(defaults);
+}
+
+}  // namespace rota::workflow

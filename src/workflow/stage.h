@@ -1,0 +1,73 @@
+// Reading one stage: its part of the file becomes a template, its items and what it refers to.
+//
+// Thread safety: none.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "fleet/spec.h"
+#include "workflow/fields.h"
+#include "workflow/values.h"
+
+namespace rota::workflow {
+
+inline constexpr std::int64_t kMostTasks = 1'000'000;          // In one workflow.
+inline constexpr std::size_t kMostItemBytes = 256U << 20;      // Of all items of a workflow.
+inline constexpr std::size_t kMostPayloadBytes = 1U << 20;     // Of one stage,
+inline constexpr std::size_t kMostPayloadsBytes = 512U << 20;  // and of all together.
+inline constexpr std::size_t kMostVariables = 1'000;           // In an environment.
+inline constexpr std::size_t kMostLists = 32;                  // In a matrix.
+inline constexpr std::int64_t kMostPriority = 1'000'000'000;
+
+struct EnvEntry {
+  std::string name{};
+  const Node* value = nullptr;
+};
+
+// What spec says for all stages, and a stage may say otherwise, key by key.
+struct StageDefaults {
+  fleet::Requirements needs{};
+  std::string pinned{};
+  fleet::Retry retry{};
+  std::int64_t timeout_ms = 0;
+  std::vector<EnvEntry> env{};
+  const Node* dir = nullptr;
+};
+
+// What is counted over all stages.
+struct StageTotals {
+  std::int64_t tasks = 0;
+  std::size_t item_bytes = 0;
+  std::size_t payload_bytes = 0;  // As if no two stages had the same.
+};
+
+struct StageSetting {
+  std::string_view directory;  // The file's; what `dir` is relative to. May be empty.
+  std::function<bool(std::string_view)> is_stage;
+};
+
+struct StageDraft {
+  std::string name{};
+  Position at{};
+  fleet::TaskTemplate use{};
+  std::vector<std::string> items{};
+  std::int64_t priority = 0;
+  const Node* needs = nullptr;                // As it is written; null if it is not.
+  std::vector<PlacedReference> references{};  // To stages; those to matrix are checked already.
+};
+
+// The keys that spec and a stage have in common.
+void read_common(Reading& reading, const Fields& fields, StageDefaults& io);
+// `gpu: {count, type, memory}`.
+void read_gpu(Reading& reading, const Node& node, fleet::GpuNeed& io);
+
+// REQUIRES: `draft` has its name.
+void read_stage(Reading& reading, const Fields& fields, const StageDefaults& defaults, const StageSetting& setting,
+                StageTotals& totals, StageDraft& draft);
+
+}  // namespace rota::workflow

@@ -1,0 +1,154 @@
+// Values without a type of ours, and references in texts. See workflow/values.h.
+#include "workflow/values.h"
+
+#include <algorithm>
+
+#include "base/json_text.h"
+#include "fleet/json.h"
+
+namespace rota::workflow {
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// Would another reader of YAML take this plain text for a number? Then we ask what is meant.
+bool looks_like_number(std::string_view text) {
+  if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
+  if (text == ".inf" || text == ".Inf" || text == ".INF" || text == ".nan" || text == ".NaN" || text == ".NAN") {
+    return true;
+  }
+  if (text.starts_with("0x") || text.starts_with("0o")) {
+    return text.size() > 2 && text.find_first_not_of("0123456789abcdefABCDEF", 2) == std::string_view::npos;
+  }
+  std::size_t at = 0;
+  std::size_t digits = 0;
+  while (at < text.size() && is_digit(text[at])) ++at, ++digits;
+  if (at < text.size() && text[at] == '.') ++at;
+  while (at < text.size() && is_digit(text[at])) ++at, ++digits;
+  if (digits == 0) return false;
+  if (at < text.size() && (text[at] == 'e' || text[at] == 'E')) {
+    ++at;
+    if (at < text.size() && (text[at] == '-' || text[at] == '+')) ++at;
+    if (at == text.size()) return false;
+    while (at < text.size() && is_digit(text[at])) ++at;
+  }
+  return at == text.size();
+}
+
+bool append_scalar(Reading& reading, const Node& node, const OnText& on_text, std::string& out) {
+  const std::string_view text = reading.text(node);
+  if (node.plain) {
+    if (reading.document.is_null(node)) {
+      out.append("null");
+      return true;
+    }
+    if (text == "true" || text == "True" || text == "TRUE" || text == "false" || text == "False" || text == "FALSE") {
+      out.append(text.front() == 't' || text.front() == 'T' ? "true" : "false");
+      return true;
+    }
+    if ((is_digit(text.front()) || text.front() == '-') && fleet::json_validate(text).ok()) {
+      out.append(text);
+      return true;
+    }
+    if (looks_like_number(text)) {
+      reading.wrong(node, "'" + printable(text, 40) +
+                              "' is no number of JSON; write it as a plain decimal, or in quotes if it is text");
+      return false;
+    }
+  }
+  on_text(node, text);
+  append_json_string(out, text);
+  return true;
+}
+
+bool is_name_char(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_' || c == '-';
+}
+
+// Does a reference begin here, after "${"?
+bool begins_reference(std::string_view text, const std::function<bool(std::string_view)>& is_stage) {
+  std::size_t end = 0;
+  while (end < text.size() && is_name_char(text[end])) ++end;
+  if (end == 0 || end == text.size() || text[end] != '.') return false;
+  const std::string_view name = text.substr(0, end);
+  if (name.find('-') == std::string_view::npos) return true;
+  return is_stage(name) || text.substr(end).starts_with(".result");
+}
+
+}  // namespace
+
+// As deep as the document, so at most kMostDepth.
+bool append_json(Reading& reading, const Node& node, const OnText& on_text, std::string& out) {
+  if (node.kind == Node::Kind::kScalar) return append_scalar(reading, node, on_text, out);
+  bool right = true;
+  const bool map = node.kind == Node::Kind::kMap;
+  out.push_back(map ? '{' : '[');
+  for (std::size_t i = 0; i < Document::size(node); ++i) {
+    if (i > 0) out.push_back(',');
+    if (map) {
+      append_json_string(out, reading.text(reading.document.key(node, i)));
+      out.push_back(':');
+    }
+    const Node& value = map ? reading.document.value(node, i) : reading.document.item(node, i);
+    if (!append_json(reading, value, on_text, out)) right = false;
+  }
+  out.push_back(map ? '}' : ']');
+  return right;
+}
+
+void collect_references(Reading& reading, const Node& node, std::string_view text, std::vector<PlacedReference>& out) {
+  while (true) {
+    const std::size_t dollar = text.find("${");
+    if (dollar == std::string_view::npos) return;
+    const bool literal = dollar > 0 && text[dollar - 1] == '$';
+    std::size_t used = 2;
+    if (!literal) {
+      Result<fleet::Reference> parsed = fleet::parse_reference(text.substr(dollar));
+      if (parsed.ok()) {
+        used = parsed->text.size();
+        out.push_back({std::move(*parsed), node.at});
+      } else {
+        reading.wrong(node, parsed.error().message);
+      }
+    }
+    text.remove_prefix(dollar + used);
+  }
+}
+
+ShellText read_shell_text(std::string_view text, const std::function<bool(std::string_view)>& is_stage) {
+  ShellText out;
+  while (true) {
+    const std::size_t dollar = text.find("${");
+    if (dollar == std::string_view::npos) {
+      out.text.append(text);
+      return out;
+    }
+    if (dollar > 0 && text[dollar - 1] == '$') {  // Already as the payload has it.
+      out.text.append(text, 0, dollar + 2);
+      text.remove_prefix(dollar + 2);
+      continue;
+    }
+    out.text.append(text, 0, dollar).append("$${");
+    text.remove_prefix(dollar);
+    std::size_t used = 2;
+    if (begins_reference(text.substr(2), is_stage)) {
+      Result<fleet::Reference> parsed = fleet::parse_reference(text);
+      if (parsed.ok()) {
+        used = parsed->text.size();
+        if (out.variables.size() == fleet::kReferencesMost) {
+          out.problems.push_back("a command has at most 1000 references");
+          return out;
+        }
+        auto found = std::find(out.variables.begin(), out.variables.end(), *parsed);
+        const auto number = found - out.variables.begin() + 1;
+        if (found == out.variables.end()) out.variables.push_back(std::move(*parsed));
+        out.text.append("ROTA_REF_").append(std::to_string(number)).append("}");
+      } else {
+        out.problems.push_back(parsed.error().message);
+      }
+    }
+    text.remove_prefix(used);
+  }
+}
+
+}  // namespace rota::workflow

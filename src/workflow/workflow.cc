@@ -1,0 +1,248 @@
+// Reading a workflow file: names first, then stages, then who waits for whom. See workflow/workflow.h.
+#include "workflow/workflow.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <unordered_map>
+
+#include "base/hash.h"
+#include "base/json_text.h"
+#include "workflow/stage.h"
+#include "workflow/stage_graph.h"
+
+namespace rota::workflow {
+namespace {
+
+constexpr std::size_t kMostNameBytes = 128;
+
+// Every field of it, in order.
+template <class T>
+void add_fields(Hasher& hasher, const T& value) {
+  if constexpr (requires { T::fields(value, [](std::string_view, const auto&) {}); }) {
+    T::fields(value, [&](std::string_view, const auto& member) { add_fields(hasher, member); });
+  } else if constexpr (
+      requires { value.front().size(); } || !requires { value.begin(); } || std::is_same_v<T, std::string>) {
+    hasher.add(value);
+  } else {
+    hasher.add(value.size());
+    for (const auto& element : value) add_fields(hasher, element);
+  }
+}
+
+// Equal templates become one.
+class Templates {
+ public:
+  explicit Templates(std::vector<fleet::TaskTemplate>& all) : all_(all) {}
+  std::int64_t number(fleet::TaskTemplate&& use) {
+    Hasher hasher;
+    add_fields(hasher, use);
+    const std::uint64_t hash = hasher.finish64();
+    const auto [first, last] = known_.equal_range(hash);
+    for (auto it = first; it != last; ++it) {
+      if (all_[it->second] == use) return static_cast<std::int64_t>(it->second);
+    }
+    known_.emplace(hash, all_.size());
+    all_.push_back(std::move(use));
+    return static_cast<std::int64_t>(all_.size()) - 1;
+  }
+
+ private:
+  std::vector<fleet::TaskTemplate>& all_;
+  std::unordered_multimap<std::uint64_t, std::size_t> known_{};
+};
+
+class WorkflowReader {
+ public:
+  WorkflowReader(const Source& source, const Document& document, Problems& problems, WorkflowFile& out)
+      : source_(source), reading_{document, problems}, out_(out) {}
+
+  void run() {
+    const Node& root = reading_.document.root();
+    const Fields file(reading_, root, keys().workflow);
+    if (root.kind != Node::Kind::kMap) return;
+    version(file);
+    name(file);
+    const Node* spec = file.map("spec");
+    if (spec == nullptr) {
+      if (reading_.document.find(root, "spec") == nullptr) reading_.wrong(root, "spec is missing: what is to be done");
+      return;
+    }
+    const Fields fields(reading_, *spec, keys().spec);
+    fields.integer("priority", -kMostPriority, kMostPriority, out_.spec.priority);
+    StageDefaults defaults;
+    read_common(reading_, fields, defaults);
+    if (!find_stages(fields)) return;
+    for (const Entry& entry : entries_) add_name(entry);
+    read_stages(defaults);
+    link();
+  }
+
+ private:
+  // A stage as it stands in the file.
+  struct Entry {
+    const Node* key = nullptr;  // Its name in a graph; null in a list.
+    const Node* body = nullptr;
+  };
+
+  void version(const Fields& file) {
+    const Node* node = reading_.document.find(file.node(), "apiVersion");
+    if (node == nullptr) {
+      reading_.wrong(file.node(), "apiVersion is missing; write apiVersion: rota/v1");
+    } else if (node->kind != Node::Kind::kScalar || reading_.text(*node) != kApiVersion) {
+      reading_.wrong(*node, "apiVersion is " + reading_.found(*node) + "; this version of Rota reads rota/v1");
+    }
+    const Node* kind = file.find("kind");
+    if (kind != nullptr && (kind->kind != Node::Kind::kScalar || reading_.text(*kind) != "Workflow")) {
+      reading_.wrong(*kind, "kind is " + reading_.found(*kind) + "; it must be Workflow, or be left out");
+    }
+  }
+
+  void name(const Fields& file) {
+    out_.spec.name = std::filesystem::path(source_.path).stem().string();
+    if (out_.spec.name.empty()) out_.spec.name = "workflow";
+    const Node* metadata = file.map("metadata");
+    if (metadata == nullptr) return;
+    const Fields fields(reading_, *metadata, keys().metadata);
+    std::string name;
+    if (!fields.text("name", name)) return;
+    if (printable(name, name.size()) != name) {
+      reading_.wrong(*fields.find("name"), "the name has characters in it that cannot be printed");
+    }
+    out_.spec.name = std::move(name);
+  }
+
+  bool find_stages(const Fields& spec) {
+    const Node* stages = spec.find("stages");
+    const Node* graph = spec.find("graph");
+    in_order_ = stages != nullptr;
+    if ((stages == nullptr) == (graph == nullptr)) {
+      reading_.wrong(graph != nullptr ? *graph : spec.node(),
+                     graph != nullptr ? "spec has stages or graph, not both"
+                                      : "spec has neither stages (a list, in order) nor graph (a mapping of names)");
+      return false;
+    }
+    const Node& all = stages != nullptr ? *stages : *graph;
+    if (all.kind != (in_order_ ? Node::Kind::kList : Node::Kind::kMap) || Document::size(all) == 0) {
+      reading_.wrong(all,
+                     std::string(in_order_ ? "stages" : "graph") + " is " +
+                         (all.kind != Node::Kind::kScalar && Document::size(all) == 0 ? "empty" : reading_.found(all)) +
+                         "; it must be a " + (in_order_ ? "list of stages" : "mapping of names to stages"));
+      return false;
+    }
+    for (std::size_t i = 0; i < Document::size(all); ++i) {
+      if (in_order_) {
+        entries_.push_back({nullptr, &reading_.document.item(all, i)});
+      } else {
+        entries_.push_back({&reading_.document.key(all, i), &reading_.document.value(all, i)});
+      }
+    }
+    return true;
+  }
+
+  // Names come first: a command can be understood only if it is known which stages there are.
+  void add_name(const Entry& entry) {
+    const Node* node = entry.key != nullptr ? entry.key : reading_.document.find(*entry.body, "name");
+    std::string name;
+    if (node == nullptr) {
+      if (entry.body->kind == Node::Kind::kMap) reading_.wrong(*entry.body, "the stage has no name");
+    } else if (node->kind != Node::Kind::kScalar || !fleet::is_reference_name(reading_.text(*node)) ||
+               reading_.text(*node).size() > kMostNameBytes) {
+      reading_.wrong(*node, "the name of the stage is " + reading_.found(*node) +
+                                "; it must be made of letters, digits, _ and -, and have at most 128 of them");
+    } else if (fleet::is_reserved_root(reading_.text(*node))) {
+      reading_.wrong(*node, "no stage can be called " + std::string(reading_.text(*node)) +
+                                ": in references this word means something else");
+    } else {
+      name = std::string(reading_.text(*node));
+    }
+    const Position at = node != nullptr ? node->at : entry.body->at;
+    out_.stages.push_back(at);
+    if (name.empty()) name = "(stage " + std::to_string(out_.stages.size()) + ")";  // Nothing can refer to it.
+    if (const auto first = names_.add(name)) {
+      reading_.problems.add(
+          at, "the name '" + name + "' is taken by the stage in line " + std::to_string(out_.stages[*first].line));
+    }
+  }
+
+  void read_stages(const StageDefaults& defaults) {
+    const StageSetting setting{source_.directory,
+                               [this](std::string_view name) { return names_.find(name).has_value(); }};
+    StageTotals totals;
+    Templates templates(out_.spec.templates);
+    out_.spec.stages.reserve(entries_.size());
+    references_.reserve(entries_.size());
+    for (std::uint32_t i = 0; i < entries_.size(); ++i) {
+      StageDraft draft;
+      draft.name = names_.all()[i];
+      draft.at = out_.stages[i];
+      const Fields fields(reading_, *entries_[i].body, in_order_ ? keys().stage : keys().graph_stage);
+      if (entries_[i].body->kind == Node::Kind::kMap) {
+        read_stage(reading_, fields, defaults, setting, totals, draft);
+      }
+      out_.spec.stages.push_back({.name = draft.name,
+                                  .use = templates.number(std::move(draft.use)),
+                                  .needs = read_needs(reading_, draft, i, in_order_, names_),
+                                  .items = std::move(draft.items),
+                                  .priority = draft.priority});
+      references_.push_back(std::move(draft.references));
+      if (totals.payload_bytes > kMostPayloadsBytes || totals.item_bytes > kMostItemBytes) break;  // Reported.
+    }
+  }
+
+  void link() {
+    if (out_.spec.stages.size() < entries_.size()) return;
+    std::vector<GraphNode> nodes;
+    nodes.reserve(entries_.size());
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      const fleet::Stage& stage = out_.spec.stages[i];
+      nodes.push_back({stage.name, out_.stages[i], &stage.needs, &references_[i]});
+    }
+    check_graph(reading_.problems, nodes, names_);
+  }
+
+  const Source& source_;
+  Reading reading_;
+  WorkflowFile& out_;
+  bool in_order_ = true;
+  std::vector<Entry> entries_{};
+  StageNames names_{};
+  std::vector<std::vector<PlacedReference>> references_{};
+};
+
+}  // namespace
+
+WorkflowFile read_workflow(const Source& source) {
+  WorkflowFile out;
+  Problems problems;
+  if (const std::optional<Document> document = Document::read(source.text, problems)) {
+    WorkflowReader(source, *document, problems, out).run();
+  }
+  out.problems = problems.take();
+  return out;
+}
+
+Result<Source> read_source(const std::string& path) {
+  std::error_code code;
+  if (std::filesystem::is_directory(path, code)) {
+    return Error{ErrorCode::kInvalidArgument, path + " is a directory; name a file"}.with("path", path);
+  }
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return Error{ErrorCode::kNotFound, "the file " + path + " cannot be opened"}.with("path", path);
+  std::string text;
+  std::string block(std::size_t{1} << 16, '\0');
+  while (in.good() && text.size() <= (std::size_t{16} << 20)) {
+    in.read(block.data(), static_cast<std::streamsize>(block.size()));
+    text.append(block, 0, static_cast<std::size_t>(in.gcount()));
+  }
+  if (in.bad()) return Error{ErrorCode::kIoError, "the file " + path + " cannot be read"}.with("path", path);
+  if (text.size() > (std::size_t{16} << 20)) {
+    return Error{ErrorCode::kTooLarge, "the file " + path + " has more than 16 MiB"}.with("path", path);
+  }
+  // Where the file is named, not where a link to it leads; but without links on the way, which may move.
+  const std::filesystem::path directory = std::filesystem::canonical(
+      std::filesystem::path(path).has_parent_path() ? std::filesystem::path(path).parent_path() : ".", code);
+  return Source{path, std::move(text), code ? std::string{} : directory.string()};
+}
+
+}  // namespace rota::workflow

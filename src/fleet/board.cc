@@ -213,20 +213,33 @@ void Board::refit(const State& state, const Worker& worker) {
   }
 }
 
-std::int64_t Board::room_for(const State& state, const Requirements& needs) const {
+DispatchMode Board::state_mode(const State& state) { return state.policy().mode; }
+
+std::int64_t Board::room_for(const State& state, const ShapeKey& key) const {
+  const Requirements& needs = key.needs;
   const bool unchecked = state.policy().mode == DispatchMode::kStaticRoundRobin;
-  std::int64_t room = 0;
-  for (const Kind& kind : kinds_) {
-    if (kind.live == 0 || !(unchecked || capable(kind.spec, needs))) continue;
-    std::int64_t each = unchecked ? 1 : TaskId::kMostTasks;
-    if (!unchecked && needs.cpu_millis > 0) each = std::min(each, kind.spec.cpu_millis / needs.cpu_millis);
-    if (!unchecked && needs.memory_bytes > 0) each = std::min(each, kind.spec.memory_bytes / needs.memory_bytes);
-    if (!unchecked && needs.gpu.count > 0) {
-      each = std::min<std::int64_t>(each, std::popcount(suitable_devices(kind.spec, needs.gpu)) / needs.gpu.count);
+  const auto room_of = [&](const WorkerSpec& spec) -> std::int64_t {
+    if (unchecked) return 1;
+    if (!capable(spec, needs)) return 0;
+    std::int64_t room = TaskId::kMostTasks;
+    if (needs.cpu_millis > 0) room = std::min(room, spec.cpu_millis / needs.cpu_millis);
+    if (needs.memory_bytes > 0) room = std::min(room, spec.memory_bytes / needs.memory_bytes);
+    if (needs.gpu.count > 0) {
+      room = std::min<std::int64_t>(room, std::popcount(suitable_devices(spec, needs.gpu)) / needs.gpu.count);
     }
-    room += each * kind.live;
+    return room;
+  };
+  std::int64_t sum = 0;
+  if (one_worker_only(state)) {
+    const Workflow* workflow = state.find(key.workflow);
+    const bool bound = state.policy().mode == DispatchMode::kFixedPipeline || (workflow != nullptr && !workflow->bound.is_none());
+    state.each_worker([&](const Worker& worker) {
+      if (worker.live() && (!bound || mode_allows(state, key, worker))) sum = std::max(sum, room_of(worker.spec));
+    });
+  } else {
+    for (const Kind& kind : kinds_) sum += room_of(kind.spec) * kind.live;
   }
-  return room;
+  return sum;
 }
 
 void Board::count_live(const State& state, Shape& shape) const {
@@ -263,7 +276,7 @@ void Board::count_live(const State& state, Shape& shape) const {
   if (shape.key.gang != 0) {
     const Workflow* workflow = state.find(shape.key.workflow);
     const std::uint32_t count = workflow == nullptr ? 0 : workflow->stages[shape.key.gang - 1].count;
-    if (room_for(state, shape.key.needs) < count) shape.live = 0;
+    if (room_for(state, shape.key) < count) shape.live = 0;
   }
   shape.spare_excluded = shape.live > left_out;
 }
@@ -341,7 +354,8 @@ ShapeKey Board::key_of(const State& state, const Workflow& workflow, const Task&
   std::sort(key.needs.labels.begin(), key.needs.labels.end());
   key.category = use.category;
   key.pinned = use.pinned;
-  if (task.extra != nullptr) {
+  // A gang is placed as one: where one of its tasks failed says nothing about where the others may go.
+  if (task.extra != nullptr && !use.gang) {
     if (task.extra->memory_bytes > 0) key.needs.memory_bytes = task.extra->memory_bytes;
     key.excluded = task.extra->failed_on;
   }
@@ -350,8 +364,8 @@ ShapeKey Board::key_of(const State& state, const Workflow& workflow, const Task&
   if (policy.mode != DispatchMode::kAdaptive) return key;
   if (policy.context_reuse || policy.selection == Selection::kAffinity) key.context = use.context;
   // One that failed rides alone: it may be what fails.
-  if (policy.merge && use.mergeable && task.spent == 0) key.merge = info.hash;
-  if (policy.stickiness && info.sticky != ~0U && key.excluded.empty()) {
+  if (policy.merge && use.mergeable && !use.gang && task.spent == 0) key.merge = info.hash;
+  if (policy.stickiness && info.sticky != ~0U && key.excluded.empty() && !use.gang) {
     const StageState& parent = workflow.stages[info.sticky];
     const StageState& own = workflow.stages[task.stage];
     const auto index = static_cast<std::uint32_t>(&task - workflow.tasks.data()) - own.first;

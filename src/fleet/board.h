@@ -153,8 +153,12 @@ class Board {
   // A live worker of the kind could ever run it, alone; the rules of the dispatch mode are not asked.
   [[nodiscard]] static bool capable(const WorkerSpec& worker, const Requirements& needs);
   [[nodiscard]] static std::uint64_t suitable_devices(const WorkerSpec& worker, const GpuNeed& need);
-  // How many tasks with these needs would fit at once on the live workers if these had nothing else to do.
-  [[nodiscard]] std::int64_t room_for(const State& state, const Requirements& needs) const;
+  // How many tasks with this key would fit at once on the live workers if these had nothing else to do.
+  [[nodiscard]] std::int64_t room_for(const State& state, const ShapeKey& key) const;
+  // The dispatch mode gives all tasks of the key to one worker.
+  [[nodiscard]] static bool one_worker_only(const State& state) {
+    return state_mode(state) == DispatchMode::kStaticWorker || state_mode(state) == DispatchMode::kFixedPipeline;
+  }
   // The shape that a task would have now; the rules of the policy in force.
   [[nodiscard]] static ShapeKey key_of(const State& state, const Workflow& workflow, const Task& task);
   // Lists that decisions start from.
@@ -217,6 +221,7 @@ class Board {
   void count_live(const State& state, Shape& shape) const;
   void update_open(ShapeRef ref);
   // The dispatch mode lets this worker, or workers of this kind, take the shape's tasks.
+  [[nodiscard]] static DispatchMode state_mode(const State& state);
   [[nodiscard]] static bool mode_allows(const State& state, const ShapeKey& key, const Worker& worker);
   static void prune_class(const State& state, Shape& shape, ReadyClass& ready);
   static ClassKey class_of(const State& state, const Workflow& workflow, const Task& task);

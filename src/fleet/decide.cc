@@ -223,7 +223,7 @@ Result<void> Decision::on(const SubmitWorkflow& command) {
     }
     if (!form.gang) continue;
     // All replicas at once, on a fleet with nothing else to do.
-    const std::int64_t room = state_.board().room_for(state_, form.needs);
+    const std::int64_t room = state_.board().room_for(state_, Board::key_of(state_, workflow, workflow.tasks[workflow.stages[i].first]));
     if (room < workflow.stages[i].count) {
       emit(PlacementWarned{id, i,
                            "replicas: " + std::to_string(workflow.stages[i].count) + " together needed, room for " +

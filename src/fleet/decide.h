@@ -55,6 +55,7 @@ class Decision {
   void fail(TaskId id, FailureKind kind, const std::string& message);
   void cascade(TaskId root);
   void stop_gang(TaskId id);
+  void stopped(TaskId id);
   void cancel(TaskId id, TaskId root);
   void worker_gone(WorkerId id);
 

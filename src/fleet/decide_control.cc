@@ -70,14 +70,17 @@ void Decision::control(const Workflow& workflow, TaskId id, Action action) {
   }
 }
 
-// The task again, and all that was cancelled because of it.
+// The task again, and all that was cancelled because of it; a gang as a whole.
 void Decision::retry(const Workflow& workflow, TaskId id) {
   const Task& task = workflow.tasks[id.index()];
   if (task.state != TaskState::kFailed && task.state != TaskState::kCancelled) return;
   emit(TaskRequeued{id, RequeueReason::kRetried, 0, 0});
   for (std::uint32_t t = 0; t < workflow.tasks.size(); ++t) {
     const Task& other = workflow.tasks[t];
-    if (other.state != TaskState::kCancelled || other.extra == nullptr || other.extra->root != id) continue;
+    const bool because = other.state == TaskState::kCancelled && other.extra != nullptr && other.extra->root == id;
+    const bool beside = other.stage == task.stage && workflow.template_of(other).gang &&
+                        (other.state == TaskState::kFailed || other.state == TaskState::kCancelled);
+    if (!because && !beside) continue;
     emit(TaskRequeued{TaskId(workflow.id, t), RequeueReason::kRetried, 0, 0});
   }
 }

@@ -95,28 +95,34 @@ Result<void> Decision::on(const ReportStopped& command) {
     end_attempt(command.task, FailureKind::kError, "it stopped without having been told to", false);
     return {};
   }
-  switch (task->stop) {
+  stopped(command.task);
+  return {};
+}
+
+// It has stopped as it was told.
+void Decision::stopped(TaskId id) {
+  const Workflow& workflow = state_.at(id.workflow());
+  const Task& task = workflow.tasks[id.index()];
+  switch (task.stop) {
     case StopReason::kCancel:
-      cancel(command.task, TaskId());
-      cascade(command.task);
-      break;
+      cancel(id, TaskId());
+      cascade(id);
+      return;
     case StopReason::kPreempt:
-      emit(TaskRequeued{command.task, RequeueReason::kPreempted, 0, 0});
-      break;
+      emit(TaskRequeued{id, RequeueReason::kPreempted, 0, 0});
+      return;
     case StopReason::kGang: {
-      const Workflow& workflow = state_.at(command.task.workflow());
-      const StageState& stage = workflow.stages[task->stage];
+      const StageState& stage = workflow.stages[task.stage];
       for (std::uint32_t t = stage.first; t < stage.first + stage.count; ++t) {
         const TaskState other = workflow.tasks[t].state;
         if (other != TaskState::kFailed && other != TaskState::kCancelled) continue;
-        cancel(command.task, TaskId(workflow.id, t));
-        return {};
+        cancel(id, TaskId(workflow.id, t));  // The gang will never be whole again.
+        return;
       }
-      emit(TaskRequeued{command.task, RequeueReason::kGang, 0, 0});
-      break;
+      emit(TaskRequeued{id, RequeueReason::kGang, 0, 0});
+      return;
     }
   }
-  return {};
 }
 
 Result<void> Decision::on(const ReportCheckpoint& command) {
@@ -165,7 +171,7 @@ void Decision::end_attempt(TaskId id, FailureKind kind, const std::string& messa
       requeued.not_before_ns = state_.now_ns() + wait * graph::kNsPerMs;
     }
   }
-  if (kind == FailureKind::kMemory && use.retry.memory_factor_permille > 0) {
+  if (kind == FailureKind::kMemory && use.retry.memory_factor_permille > 0 && !use.gang) {
     const std::int64_t asked =
         task.extra != nullptr && task.extra->memory_bytes > 0 ? task.extra->memory_bytes : use.needs.memory_bytes;
     std::int64_t largest = 0;
@@ -194,24 +200,23 @@ void Decision::stop_gang(TaskId id) {
 
 void Decision::fail(TaskId id, FailureKind kind, const std::string& message) {
   emit(TaskFailed{id, kind, false, TaskId(), message});
-  const Workflow& workflow = state_.at(id.workflow());
-  const Task& task = workflow.tasks[id.index()];
-  if (workflow.template_of(task).gang) {
-    stop_gang(id);
-    const StageState& stage = workflow.stages[task.stage];
-    for (std::uint32_t t = stage.first; t < stage.first + stage.count; ++t) {
-      const Task& other = workflow.tasks[t];
-      if (!graph::is_terminal(other.state) && !active(other)) cancel(TaskId(workflow.id, t), id);
-    }
-  }
   cascade(id);
 }
 
-// Everything that needs the root, directly or not, can never run.
+// The root failed or was cancelled: everything that needs it, directly or not, can never run.
 void Decision::cascade(TaskId root) {
   const Workflow& workflow = state_.at(root.workflow());
+  const Task& task = workflow.tasks[root.index()];
+  if (workflow.template_of(task).gang) {  // A gang that lacks one will never start, or must not go on.
+    stop_gang(root);
+    const StageState& stage = workflow.stages[task.stage];
+    for (std::uint32_t t = stage.first; t < stage.first + stage.count; ++t) {
+      const Task& other = workflow.tasks[t];
+      if (!graph::is_terminal(other.state) && !active(other)) cancel(TaskId(workflow.id, t), root);
+    }
+  }
   std::vector<bool> seen(workflow.stages.size());
-  std::vector<std::uint32_t> stack{workflow.tasks[root.index()].stage};
+  std::vector<std::uint32_t> stack{task.stage};
   std::vector<std::uint32_t> reached;
   while (!stack.empty()) {
     const std::uint32_t at = stack.back();
@@ -240,9 +245,8 @@ void Decision::worker_gone(WorkerId id) {
   while (!state_.at(id).executions.empty()) {
     const TaskId task = state_.at(id).executions.front().members.front();
     resume_if_paused(task);
-    if (state_.at(task).stopping && state_.at(task).stop != StopReason::kCancel) {
-      emit(TaskRequeued{
-          task, state_.at(task).stop == StopReason::kPreempt ? RequeueReason::kPreempted : RequeueReason::kGang, 0, 0});
+    if (state_.at(task).stopping) {
+      stopped(task);
     } else {
       end_attempt(task, FailureKind::kWorkerLost, "worker '" + state_.at(id).spec.name + "' is gone", false);
     }

@@ -84,7 +84,7 @@ std::string Decision::unplaceable(const ShapeKey& key) const {
   }
   if (key.gang != 0) {
     return message + "all its replicas must start together, and there is room for " +
-           std::to_string(state_.board().room_for(state_, key.needs)) + " of them";
+           std::to_string(state_.board().room_for(state_, key)) + " of them";
   }
   return message + "the dispatch mode " + std::string(to_string(state_.policy().mode)) + " binds it to one that cannot";
 }

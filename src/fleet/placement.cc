@@ -372,6 +372,7 @@ std::vector<Choice> choose_gang(const State& state, ShapeRef ref, const std::vec
       if (policy.mode == DispatchMode::kStaticRoundRobin) break;
     }
     if (choices.size() == tasks.size()) return choices;
+    if (Board::one_worker_only(state)) choices.clear();
   }
   return {};
 }

@@ -71,7 +71,7 @@ struct TaskTemplate {
   std::vector<std::string> context{};  // "model:llama-3", "dataset:c4": what the worker would rather have already.
   bool mergeable = false;
   bool preemptible = false;  // It can stop at a checkpoint and go on from it elsewhere.
-  bool gang = false;         // All tasks of the stage start together, or none.
+  bool gang = false;         // All tasks of the stage start together, or none; never merged, sticky or excluded.
   std::string pinned{};      // Only this worker, by name, if not empty.
   ROTA_FIELDS(type, category, payload, needs, retry, timeout_ms, condition, context, mergeable, preemptible, gang,
               pinned)

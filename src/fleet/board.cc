@@ -158,15 +158,14 @@ void Board::set_bit(Shape& shape, Fit& fit, std::vector<std::uint64_t>& mask, st
   }
 }
 
-bool Board::mode_allows(const State& state, const ShapeKey& key, const Worker& worker) {
+bool Board::mode_could_allow(const State& state, const ShapeKey& key, const Worker& worker) {
   switch (state.policy().mode) {
     case DispatchMode::kStaticWorker: {
       const Workflow* workflow = state.find(key.workflow);
       if (workflow == nullptr) return false;
       if (!workflow->bound.is_none()) return workflow->bound == worker.id;
       // It gets all of the workflow: it must be able to run all of it.
-      return worker.owner.is_none() &&
-             std::all_of(workflow->spec.templates.begin(), workflow->spec.templates.end(),
+      return std::all_of(workflow->spec.templates.begin(), workflow->spec.templates.end(),
                          [&](const TaskTemplate& use) { return capable(worker.spec, use.needs); });
     }
     case DispatchMode::kFixedPipeline: {
@@ -178,6 +177,11 @@ bool Board::mode_allows(const State& state, const ShapeKey& key, const Worker& w
       break;
   }
   return true;
+}
+
+bool Board::mode_allows(const State& state, const ShapeKey& key, const Worker& worker) {
+  if (state.policy().mode == DispatchMode::kStaticWorker && !worker.owner.is_none() && worker.owner != key.workflow) return false;
+  return mode_could_allow(state, key, worker);
 }
 
 void Board::fit_worker(const State& state, Shape& shape, const Worker& worker) {
@@ -231,10 +235,8 @@ std::int64_t Board::room_for(const State& state, const ShapeKey& key) const {
   };
   std::int64_t sum = 0;
   if (one_worker_only(state)) {
-    const Workflow* workflow = state.find(key.workflow);
-    const bool bound = state.policy().mode == DispatchMode::kFixedPipeline || (workflow != nullptr && !workflow->bound.is_none());
     state.each_worker([&](const Worker& worker) {
-      if (worker.live() && (!bound || mode_allows(state, key, worker))) sum = std::max(sum, room_of(worker.spec));
+      if (worker.live() && mode_could_allow(state, key, worker)) sum = std::max(sum, room_of(worker.spec));
     });
   } else {
     for (const Kind& kind : kinds_) sum += room_of(kind.spec) * kind.live;
@@ -249,18 +251,11 @@ void Board::count_live(const State& state, Shape& shape) const {
     if (shape.fits[i].possible || unchecked) shape.live += kinds_[i].live;
   }
   // Who is bound to a worker waits for that one alone.
-  const DispatchMode mode = state.policy().mode;
-  if (mode == DispatchMode::kStaticWorker || mode == DispatchMode::kFixedPipeline) {
+  if (one_worker_only(state)) {
     shape.live = 0;
     state.each_worker([&](const Worker& worker) {
       if (!worker.live() || !shape.fits[worker.kind].possible) return;
-      // A worker that is owned by another workflow now will be free some day.
-      if (mode == DispatchMode::kStaticWorker && !worker.owner.is_none() && worker.owner != shape.key.workflow) {
-        const Workflow* workflow = state.find(shape.key.workflow);
-        if (workflow != nullptr && workflow->bound.is_none()) ++shape.live;
-        return;
-      }
-      if (mode_allows(state, shape.key, worker)) ++shape.live;
+      shape.live += mode_could_allow(state, shape.key, worker) ? 1 : 0;
     });
   }
   if (!shape.key.pinned.empty()) {

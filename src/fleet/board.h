@@ -220,9 +220,10 @@ class Board {
   void fit_kind(Shape& shape, std::uint32_t kind) const;
   void count_live(const State& state, Shape& shape) const;
   void update_open(ShapeRef ref);
-  // The dispatch mode lets this worker, or workers of this kind, take the shape's tasks.
+  // The dispatch mode lets this worker take the shape's tasks now; or once it is free of other workflows.
   [[nodiscard]] static DispatchMode state_mode(const State& state);
   [[nodiscard]] static bool mode_allows(const State& state, const ShapeKey& key, const Worker& worker);
+  [[nodiscard]] static bool mode_could_allow(const State& state, const ShapeKey& key, const Worker& worker);
   static void prune_class(const State& state, Shape& shape, ReadyClass& ready);
   static ClassKey class_of(const State& state, const Workflow& workflow, const Task& task);
 

@@ -62,6 +62,7 @@ class Decision {
   // decide_control.cc
   void control(const Workflow& workflow, TaskId id, Action action);
   void retry(const Workflow& workflow, TaskId id);
+  [[nodiscard]] TaskId broken_need(const Workflow& workflow, std::uint32_t stage) const;
 
   // decide_timer.cc
   void fire(const Timer& timer);

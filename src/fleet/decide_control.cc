@@ -20,7 +20,11 @@ Result<void> Decision::on(const Control& command) {
       return Error{ErrorCode::kFailedPrecondition,
                    id.to_string() + " has ended: " + std::string(to_string(workflow->outcome))};
     }
-    for (std::uint32_t t = 0; t < workflow->tasks.size(); ++t) control(*workflow, TaskId(id, t), command.action);
+    if (command.action == Action::kRetry) {
+      retry(*workflow, TaskId());
+    } else {
+      for (std::uint32_t t = 0; t < workflow->tasks.size(); ++t) control(*workflow, TaskId(id, t), command.action);
+    }
     return {};
   }
   const Task* task = state_.find(command.task);
@@ -32,10 +36,14 @@ Result<void> Decision::on(const Control& command) {
                                                      std::string(graph::to_string(task->state)) + "; it cannot be " +
                                                      (retry ? "retried" : "changed any more")};
   }
-  if (retry && task->extra != nullptr && !task->extra->root.is_none() &&
-      state_.at(task->extra->root).state != TaskState::kSucceeded) {
-    return Error{ErrorCode::kFailedPrecondition, command.task.to_string() + " was cancelled because of " +
-                                                     task->extra->root.to_string() + "; retry that one"};
+  if (retry) {
+    if (const TaskId broken = broken_need(*workflow, task->stage); !broken.is_none()) {
+      return Error{ErrorCode::kFailedPrecondition,
+                   command.task.to_string() + " needs " + broken.to_string() + ", which is " +
+                       std::string(graph::to_string(state_.at(broken).state)) + "; retry that one, or the workflow"};
+    }
+    this->retry(*workflow, command.task);
+    return {};
   }
   control(*workflow, command.task, command.action);
   if (command.action == Action::kCancel && state_.at(command.task).state == TaskState::kCancelled)
@@ -45,10 +53,6 @@ Result<void> Decision::on(const Control& command) {
 
 void Decision::control(const Workflow& workflow, TaskId id, Action action) {
   const Task& task = workflow.tasks[id.index()];
-  if (action == Action::kRetry) {
-    retry(workflow, id);
-    return;
-  }
   if (graph::is_terminal(task.state)) return;
   const bool paused = task.state == TaskState::kPaused;
   switch (action) {
@@ -70,18 +74,36 @@ void Decision::control(const Workflow& workflow, TaskId id, Action action) {
   }
 }
 
-// The task again, and all that was cancelled because of it; a gang as a whole.
+// A task that the stage needs and that will not succeed by itself any more.
+TaskId Decision::broken_need(const Workflow& workflow, std::uint32_t stage) const {
+  for (const graph::TaskRef parent : workflow.dag.parents(graph::TaskRef(stage + 1))) {
+    const StageState& range = workflow.stages[parent.value() - 1];
+    if (range.unfinished == 0) continue;
+    for (std::uint32_t t = range.first; t < range.first + range.count; ++t) {
+      const TaskState state = workflow.tasks[t].state;
+      if (state == TaskState::kFailed || state == TaskState::kCancelled) return TaskId(workflow.id, t);
+    }
+  }
+  return {};
+}
+
+// The task again (a gang as a whole; none: everything that did not succeed), and then, in the order of the graph, what
+// was cancelled because of others and lacks nothing any more.
 void Decision::retry(const Workflow& workflow, TaskId id) {
-  const Task& task = workflow.tasks[id.index()];
-  if (task.state != TaskState::kFailed && task.state != TaskState::kCancelled) return;
-  emit(TaskRequeued{id, RequeueReason::kRetried, 0, 0});
-  for (std::uint32_t t = 0; t < workflow.tasks.size(); ++t) {
-    const Task& other = workflow.tasks[t];
-    const bool because = other.state == TaskState::kCancelled && other.extra != nullptr && other.extra->root == id;
-    const bool beside = other.stage == task.stage && workflow.template_of(other).gang &&
-                        (other.state == TaskState::kFailed || other.state == TaskState::kCancelled);
-    if (!because && !beside) continue;
-    emit(TaskRequeued{TaskId(workflow.id, t), RequeueReason::kRetried, 0, 0});
+  std::vector<std::uint32_t> stages(workflow.stages.size());
+  for (std::uint32_t s = 0; s < stages.size(); ++s) stages[workflow.dag.order(graph::TaskRef(s + 1))] = s;
+  for (const std::uint32_t s : stages) {
+    const StageState& range = workflow.stages[s];
+    if (range.unfinished == 0) continue;
+    const bool own = !id.is_none() && workflow.tasks[id.index()].stage == s;
+    if (!own && !broken_need(workflow, s).is_none()) continue;
+    for (std::uint32_t t = range.first; t < range.first + range.count; ++t) {
+      const Task& task = workflow.tasks[t];
+      if (task.state != TaskState::kFailed && task.state != TaskState::kCancelled) continue;
+      const bool because = task.state == TaskState::kCancelled && task.extra != nullptr && !task.extra->root.is_none();
+      const bool meant = id.is_none() || TaskId(workflow.id, t) == id || (own && workflow.template_of(task).gang);
+      if (meant || because) emit(TaskRequeued{TaskId(workflow.id, t), RequeueReason::kRetried, 0, 0});
+    }
   }
 }
 

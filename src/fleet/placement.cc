@@ -393,14 +393,15 @@ std::vector<TaskId> choose_victims(const State& state, TaskId id) {
     };
     std::vector<Victim> victims;
     for (const Execution& execution : worker.executions) {
-      const Task& victim = state.at(execution.lead);
+      const TaskId running = execution.members.front();
+      const Task& victim = state.at(running);
       if (execution.members.size() == 1 && victim.state == TaskState::kRunning && !victim.stopping &&
-          victim.priority < task.priority && state.at(execution.lead.workflow()).template_of(victim).preemptible) {
+          victim.priority < task.priority && state.at(running.workflow()).template_of(victim).preemptible) {
         victims.push_back({victim.priority, &execution});
       }
     }
     std::sort(victims.begin(), victims.end(), [](const Victim& a, const Victim& b) {
-      return a.priority != b.priority ? a.priority < b.priority : a.execution->lead > b.execution->lead;
+      return a.priority != b.priority ? a.priority < b.priority : a.execution->members.front() > b.execution->members.front();
     });
     std::int64_t cpu = worker.spec.cpu_millis - worker.cpu_used;
     std::int64_t memory = worker.spec.memory_bytes - worker.memory_used;
@@ -417,7 +418,7 @@ std::vector<TaskId> choose_victims(const State& state, TaskId id) {
       cpu += victim.execution->cpu_millis;
       memory += victim.execution->memory_bytes;
       used &= ~victim.execution->devices;
-      chosen.push_back(victim.execution->lead);
+      chosen.push_back(victim.execution->members.front());
       highest = victim.priority;
     }
     if (!fits() || chosen.empty()) return;

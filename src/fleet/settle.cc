@@ -26,13 +26,14 @@ bool Decision::promote() {
     const auto next = std::find_if(worker.executions.begin(), worker.executions.end(),
                                    [](const Execution& execution) { return execution.queued; });
     if (next != worker.executions.end()) {
-      const Workflow& workflow = state_.at(next->lead.workflow());
-      const GpuNeed& gpu = workflow.template_of(workflow.tasks[next->lead.index()]).needs.gpu;
+      const TaskId first = next->members.front();
+      const Workflow& workflow = state_.at(first.workflow());
+      const GpuNeed& gpu = workflow.template_of(workflow.tasks[first.index()]).needs.gpu;
       const std::uint64_t suitable = Board::suitable_devices(worker.spec, gpu);
       if (worker.spec.cpu_millis - worker.cpu_used >= next->cpu_millis &&
           worker.spec.memory_bytes - worker.memory_used >= next->memory_bytes &&
           __builtin_popcountll(suitable & ~worker.devices_used) >= gpu.count) {
-        emit(TaskStarted{next->lead, choose_devices(worker, worker.devices_used, suitable, gpu.count)});
+        emit(TaskStarted{first, choose_devices(worker, worker.devices_used, suitable, gpu.count)});
         return true;
       }
     }

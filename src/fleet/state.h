@@ -11,6 +11,7 @@
 // Thread safety: none; one owner.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -133,8 +134,8 @@ struct Workflow : WorkflowData {
 
 // One execution at a worker: a task, or several that were merged.
 struct Execution {
-  TaskId lead{};
-  std::vector<TaskId> members{};  // All of them, the lead first, until each has ended.
+  TaskId lead{};  // The one that was chosen; it may have ended, and even run again, while others of it go on.
+  std::vector<TaskId> members{};  // Those that have not ended, in the order of the assignment. Never empty.
   std::int64_t cpu_millis = 0;
   std::int64_t memory_bytes = 0;
   std::uint64_t devices = 0;
@@ -142,6 +143,10 @@ struct Execution {
   std::uint32_t user = 0;  // On whose account.
   bool queued = false;     // Holds nothing yet.
   ROTA_FIELDS(lead, members, cpu_millis, memory_bytes, devices, gpus, user, queued)
+
+  [[nodiscard]] bool has(TaskId task) const {
+    return std::find(members.begin(), members.end(), task) != members.end();
+  }
 };
 
 struct CacheHint {

@@ -104,7 +104,7 @@ void State::on(const TaskStarted& e, const Command&) {
   Task& task = edit(e.task);
   Worker& worker = edit(task.worker);
   const auto found = std::find_if(worker.executions.begin(), worker.executions.end(),
-                                  [&](const Execution& execution) { return execution.lead == e.task; });
+                                  [&](const Execution& execution) { return execution.has(e.task); });
   ROTA_ASSERT(found != worker.executions.end() && found->queued);
   worker.execution_set.remove(hash_fields(*found));
   found->queued = false;
@@ -120,7 +120,7 @@ void State::leave_execution(Workflow& workflow, Task& task) {
   Worker& worker = edit(task.worker);
   const TaskId id = workflow.id_of(task);
   const auto found = std::find_if(worker.executions.begin(), worker.executions.end(),
-                                  [&](const Execution& execution) { return execution.lead == task.lead; });
+                                  [&](const Execution& execution) { return execution.has(id); });
   ROTA_ASSERT(found != worker.executions.end(), "it runs where it says");
   worker.execution_set.remove(hash_fields(*found));
   std::erase(found->members, id);

@@ -24,7 +24,7 @@ std::string_view view(const unsigned char* text) {
 
 class YamlReader {
  public:
-  YamlReader(std::string_view text, Problems& problems) : problems_(problems), builder_(problems) {
+  YamlReader(std::string_view text, Problems& problems) : problems_(problems), builder_(text, problems) {
     ROTA_ASSERT(yaml_parser_initialize(&parser_) == 1, "no memory for the YAML parser");
     yaml_parser_set_input_string(&parser_, reinterpret_cast<const unsigned char*>(text.data()), text.size());
   }
@@ -97,6 +97,14 @@ class YamlReader {
 
 }  // namespace
 
+DocumentBuilder::DocumentBuilder(std::string_view text, Problems& problems) : problems_(problems) {
+  // A node has seldom less text than this; growing would copy all of them several times.
+  constexpr std::size_t kBytesPerNode = 6;
+  document_.nodes_.reserve(text.size() / kBytesPerNode);
+  document_.children_.reserve(text.size() / kBytesPerNode);
+  document_.text_.reserve(text.size());
+}
+
 std::uint32_t DocumentBuilder::add(Node node) {
   document_.nodes_.push_back(node);
   return static_cast<std::uint32_t>(document_.nodes_.size() - 1);
@@ -108,7 +116,7 @@ bool DocumentBuilder::done(std::uint32_t node) {
     document_.root_ = node;
     has_root_ = true;
   } else {
-    open_.back().children.push_back(node);
+    pending_.push_back(node);
   }
   if (document_.nodes_.size() <= kMostNodes) return true;
   problems_.add(document_.nodes_[node].at, "the file has more than 4000000 values");
@@ -131,19 +139,20 @@ bool DocumentBuilder::open(Node::Kind kind, Position at, std::string_view anchor
     return false;
   }
   const std::uint32_t node = add({.kind = kind, .at = at});
-  open_.push_back({.node = node, .anchor = std::string(anchor)});
+  open_.push_back({.node = node, .first = pending_.size(), .anchor = std::string(anchor)});
   return true;
 }
 
 bool DocumentBuilder::close() {
   Open closed = std::move(open_.back());
   open_.pop_back();
-  if (document_.nodes_[closed.node].kind == Node::Kind::kMap) check_keys(closed);
   Node& node = document_.nodes_[closed.node];
+  if (node.kind == Node::Kind::kMap && !keys_are_fine(closed.first)) check_keys(closed.first);
   std::uint64_t weight = 1;
-  for (const std::uint32_t child : closed.children) {
-    weight += document_.nodes_[child].weight;
-    node.depth = std::max(node.depth, static_cast<std::uint8_t>(document_.nodes_[child].depth + 1));
+  for (std::size_t i = closed.first; i < pending_.size(); ++i) {
+    const Node& child = document_.nodes_[pending_[i]];
+    weight += child.weight;
+    node.depth = std::max(node.depth, static_cast<std::uint8_t>(child.depth + 1));
   }
   if (weight > kMostNodes) {
     problems_.add(node.at, "with its aliases written out, this has more than 4000000 values");
@@ -155,44 +164,60 @@ bool DocumentBuilder::close() {
   }
   node.weight = static_cast<std::uint32_t>(weight);
   node.first = static_cast<std::uint32_t>(document_.children_.size());
-  node.count = static_cast<std::uint32_t>(closed.children.size());
-  document_.children_.insert(document_.children_.end(), closed.children.begin(), closed.children.end());
+  node.count = static_cast<std::uint32_t>(pending_.size() - closed.first);
+  document_.children_.insert(document_.children_.end(), pending_.begin() + static_cast<std::ptrdiff_t>(closed.first),
+                             pending_.end());
+  pending_.resize(closed.first);
   if (!closed.anchor.empty()) anchors_.insert_or_assign(std::move(closed.anchor), closed.node);
   return done(closed.node);
 }
 
+// The usual case, without a search: few keys, all of them texts, no two the same.
+bool DocumentBuilder::keys_are_fine(std::size_t first) const {
+  constexpr std::size_t kFew = 2 * 12;
+  if (pending_.size() - first > kFew) return false;
+  for (std::size_t i = first; i < pending_.size(); i += 2) {
+    const Node& key = document_.nodes_[pending_[i]];
+    if (key.kind != Node::Kind::kScalar) return false;
+    for (std::size_t j = first; j < i; j += 2) {
+      const Node& other = document_.nodes_[pending_[j]];
+      if (other.count == key.count && document_.text(other) == document_.text(key)) return false;
+    }
+  }
+  return true;
+}
+
 // Takes out entries whose key is no text or is there already, and reports them.
-void DocumentBuilder::check_keys(Open& map) {
+void DocumentBuilder::check_keys(std::size_t first) {
+  const auto key_of = [&](std::size_t i) -> const Node& { return document_.nodes_[pending_[first + 2 * i]]; };
   std::vector<std::pair<std::string_view, std::size_t>> keys;  // Sorted: twins are neighbours, the first one first.
-  std::vector<bool> bad(map.children.size() / 2);
+  std::vector<bool> bad((pending_.size() - first) / 2);
   for (std::size_t i = 0; i < bad.size(); ++i) {
-    const Node& key = document_.nodes_[map.children[2 * i]];
-    if (key.kind != Node::Kind::kScalar) {
-      problems_.add(key.at, "a key must be plain text");
+    if (key_of(i).kind != Node::Kind::kScalar) {
+      problems_.add(key_of(i).at, "a key must be plain text");
       bad[i] = true;
     } else {
-      keys.emplace_back(document_.text(key), i);
+      keys.emplace_back(document_.text(key_of(i)), i);
     }
   }
   std::sort(keys.begin(), keys.end());
-  for (std::size_t i = 1, first = 0; i < keys.size(); ++i) {
-    if (keys[i].first != keys[first].first) {
-      first = i;
+  for (std::size_t i = 1, twin = 0; i < keys.size(); ++i) {
+    if (keys[i].first != keys[twin].first) {
+      twin = i;
       continue;
     }
-    const Node& key = document_.nodes_[map.children[2 * keys[i].second]];
-    const Node& before = document_.nodes_[map.children[2 * keys[first].second]];
-    problems_.add(key.at, "the key '" + printable(keys[i].first) + "' is here twice; the first is in line " +
-                              std::to_string(before.at.line));
+    problems_.add(key_of(keys[i].second).at, "the key '" + printable(keys[i].first) +
+                                                 "' is here twice; the first is in line " +
+                                                 std::to_string(key_of(keys[twin].second).at.line));
     bad[keys[i].second] = true;
   }
-  std::size_t kept = 0;
+  std::size_t kept = first;
   for (std::size_t i = 0; i < bad.size(); ++i) {
     if (bad[i]) continue;
-    map.children[kept++] = map.children[2 * i];
-    map.children[kept++] = map.children[2 * i + 1];
+    pending_[kept++] = pending_[first + 2 * i];
+    pending_[kept++] = pending_[first + 2 * i + 1];
   }
-  map.children.resize(kept);
+  pending_.resize(kept);
 }
 
 bool DocumentBuilder::alias(std::string_view name, Position at) {

@@ -14,7 +14,7 @@ namespace rota::workflow {
 
 class DocumentBuilder {
  public:
-  explicit DocumentBuilder(Problems& problems) : problems_(problems) {}
+  DocumentBuilder(std::string_view text, Problems& problems);
 
   bool scalar(std::string_view text, bool plain, Position at, std::string_view anchor = {});
   bool open(Node::Kind kind, Position at, std::string_view anchor = {});
@@ -27,16 +27,18 @@ class DocumentBuilder {
  private:
   struct Open {
     std::uint32_t node;
-    std::vector<std::uint32_t> children{};
+    std::size_t first;  // Its children are pending_ from here on.
     std::string anchor{};
   };
   std::uint32_t add(Node node);
   bool done(std::uint32_t node);
-  void check_keys(Open& map);
+  void check_keys(std::size_t first);
+  [[nodiscard]] bool keys_are_fine(std::size_t first) const;
 
   Problems& problems_;
   Document document_{};
   std::vector<Open> open_{};
+  std::vector<std::uint32_t> pending_{};  // Children of all that is open, the innermost last.
   std::map<std::string, std::uint32_t, std::less<>> anchors_{};
   bool has_root_ = false;
 };

@@ -7,7 +7,7 @@ namespace {
 
 class JsonReader final : public fleet::JsonVisitor {
  public:
-  JsonReader(std::string_view text, Problems& problems) : builder(problems), text_(text) {}
+  JsonReader(std::string_view text, Problems& problems) : builder(text, problems), text_(text) {}
 
   Result<void> token(fleet::JsonToken token, std::string_view raw, std::size_t at) override {
     using fleet::JsonToken;

@@ -34,13 +34,18 @@ inline void PrintTo(const Record& record, std::ostream* out) {  // NOLINT(readab
   *out << "record " << record.index << " of " << record.bytes.size() << " bytes";
 }
 
+inline std::string test_bytes(std::uint64_t seed, std::size_t size) {
+  std::string bytes;
+  for (Prng random(seed); bytes.size() < size;) {
+    const std::uint64_t word = random.next();
+    bytes.append(reinterpret_cast<const char*>(&word), sizeof word);
+  }
+  bytes.resize(size);
+  return bytes;
+}
 // Record `index` of every test: sizes from 0 to some hundred, and bytes that are nobody else's.
 inline Record test_record(std::uint64_t index) {
-  Record record{index};
-  Prng random(index);
-  record.bytes.resize(index % 7 == 0 ? 0 : static_cast<std::size_t>(random.below(300)));
-  for (char& c : record.bytes) c = static_cast<char>(random.below(256));
-  return record;
+  return {index, test_bytes(index, index % 7 == 0 ? 0 : index * 37 % 300)};
 }
 inline std::vector<Record> test_records(std::uint64_t from, std::uint64_t to) {
   std::vector<Record> records;
@@ -49,10 +54,7 @@ inline std::vector<Record> test_records(std::uint64_t from, std::uint64_t to) {
 }
 // A snapshot that no other index has, of `bytes` bytes.
 inline Snapshot test_snapshot(std::uint64_t index, std::size_t bytes = 5000) {
-  Snapshot snapshot{index, std::string(bytes, '\0')};
-  Prng random(index + 1000000);
-  for (char& c : snapshot.bytes) c = static_cast<char>(random.below(256));
-  return snapshot;
+  return {index, test_bytes(index + 1'000'000, bytes)};
 }
 // Everything that a ledger has.
 inline std::vector<Record> all_records(Ledger& ledger) {

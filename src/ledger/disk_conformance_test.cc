@@ -4,11 +4,11 @@ namespace rota::ledger {
 namespace {
 
 struct RelaxedHome : DiskHome {
-  RelaxedHome() { options.durability = Durability::kRelaxed; }
+  RelaxedHome() : DiskHome(TestFolder::Where::kMemory) { options.durability = Durability::kRelaxed; }
 };
 // Everything in the smallest steps there are.
 struct SmallSteps : DiskHome {
-  SmallSteps() {
+  SmallSteps() : DiskHome(TestFolder::Where::kMemory) {
     options.checkpoint_pages = 1;
     options.piece_bytes = 100'000;
     options.compact_records = 50;

@@ -100,6 +100,10 @@ struct DiskState {
   Result<void> check_open() const ROTA_REQUIRES(mutex) {
     if (failure) return *failure;
     if (closing) return closed_error();
+    if (options.writer == Writer::kThread && in_deterministic_task()) {
+      return Error{ErrorCode::kFailedPrecondition,
+                   options.path + ": opened with Writer::kThread; deterministic mode needs Writer::kInPlace"};
+    }
     return {};
   }
   // One wait for something that the writer does; the caller looks again.
@@ -204,11 +208,6 @@ Result<void> DiskState::wait() {
     write();
     return {};
   }
-  if (options.writer == Writer::kThread && in_deterministic_task()) {
-    return Error{
-        ErrorCode::kFailedPrecondition,
-        options.path + ": opened with Writer::kThread; in deterministic mode a ledger is opened with kInPlace"};
-  }
   return changed.wait(mutex);
 }
 
@@ -255,6 +254,8 @@ Result<void> DiskLedger::start() {
   auto reader = detail::Connection::open(s.options.path, detail::Connection::Mode::kRead, s.options.vfs);
   if (!reader.ok()) return refused(std::move(reader).take_error());
   sqlite3_db_config(reader.value()->raw(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+  // SQLite opens the log with the first read: now, so that reading works whatever happens to the disk later.
+  if (Result<detail::Meta> meta = detail::read_meta(**reader); !meta.ok()) return refused(std::move(meta).take_error());
 
   s.recovery = s.store->recovery();
   {

@@ -42,7 +42,7 @@ DiskStore::~DiskStore() = default;
 
 // Nothing is written before everything has been checked.
 Result<void> DiskStore::start() {
-  ROTA_TRY_ASSIGN(const WalTail tail, read_wal_tail(options_.path + "-wal"));
+  ROTA_TRY_ASSIGN(const WalTail tail, read_wal_tail(options_.path + "-wal", options_.path));
   if (tail.transactions > 0 && empty_file(options_.path)) {
     // SQLite would take the log for a stray one and remove it.
     return Error{ErrorCode::kCorrupt, options_.path + " is empty or missing, but " + options_.path +
@@ -93,10 +93,10 @@ Result<void> DiskStore::refuse_damage(const WalTail& tail, const Meta& meta) {
   // Whoever wrote relaxed did not sync its transactions in order: several of them may be torn.
   if (!tail.header_damaged && (!tail.middle_damaged || meta.relaxed)) return {};
   const std::string path = options_.path + "-wal";
-  const std::string what = tail.header_damaged
-                               ? "its header is damaged: the checksum is wrong, and transactions follow it"
-                               : "frame " + text(tail.bad_frame) + ", at byte " + text(tail.damage_at) +
-                                     ", is damaged: its checksum is wrong, and later transactions follow it";
+  const std::string what =
+      tail.header_damaged ? "its header is damaged: the checksum is wrong, and what follows it is not in the main file"
+                          : "frame " + text(tail.bad_frame) + ", at byte " + text(tail.damage_at) +
+                                ", is damaged: its checksum is wrong, and later transactions follow it";
   std::string last = "no record";
   std::uint64_t expected = 1;
   if (Result<std::uint64_t> found = connection_->number("SELECT ifnull(max(idx), 0) FROM records"); found.ok()) {

@@ -17,8 +17,13 @@ namespace rota::ledger {
 
 class TestFolder {
  public:
-  TestFolder() {
-    std::string name = std::filesystem::temp_directory_path() / "rota_ledger_XXXXXX";
+  enum class Where : std::uint8_t {
+    kDisk,    // Where temporary files are.
+    kMemory,  // If the system has such a folder: quick, for tests in which the device does not matter.
+  };
+  explicit TestFolder(Where where = Where::kDisk) {
+    const bool memory = where == Where::kMemory && std::filesystem::is_directory("/dev/shm");
+    std::string name = (memory ? "/dev/shm" : std::filesystem::temp_directory_path().string()) + "/rota_ledger_XXXXXX";
     path_ = mkdtemp(name.data());
   }
   TestFolder(const TestFolder&) = delete;
@@ -49,6 +54,8 @@ struct DiskHome {
     ROTA_TRY_ASSIGN(std::unique_ptr<DiskLedger> ledger, DiskLedger::open(options));
     return std::unique_ptr<Ledger>(std::move(ledger));
   }
+
+  explicit DiskHome(TestFolder::Where where = TestFolder::Where::kDisk) : folder(where) {}
 
   TestFolder folder;
   DiskOptions options;

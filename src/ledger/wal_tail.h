@@ -16,6 +16,9 @@
 //   frame  = page:4 commit:4 salt:8 checksum:8 page_bytes bytes        commit > 0 ends a transaction
 //
 // A frame whose salt is not the header's is left over from before and stands for nothing.
+//
+// A log is begun anew, with another header over the old one, only when all of it is in the main file. So a bad header
+// is harmless if the main file has what the frames behind it hold, and damage otherwise.
 #pragma once
 
 #include <cstdint>
@@ -31,13 +34,13 @@ struct WalTail {
   std::uint64_t valid_bytes = 0;   // Header and frames up to the last one that ends a transaction.
   // Bytes behind that which were written for a transaction that SQLite will not replay.
   std::uint64_t torn_bytes = 0;
-  bool header_damaged = false;  // And there are frames behind it.
+  bool header_damaged = false;  // And a frame behind it holds what the main file does not.
   bool middle_damaged = false;  // The frame at valid_bytes or behind it is bad, and later transactions follow.
   std::uint64_t damage_at = 0;  // Where the first bad frame begins.
   std::uint64_t bad_frame = 0;  // Its number, from 1.
 };
 
-// Of the file `path`; all zeros if there is none. IoError if it cannot be read.
-Result<WalTail> read_wal_tail(const std::string& path);
+// Of the log `path` of the database `main_path`; all zeros if there is none. IoError if it cannot be read.
+Result<WalTail> read_wal_tail(const std::string& path, const std::string& main_path);
 
 }  // namespace rota::ledger::detail

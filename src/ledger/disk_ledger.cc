@@ -3,6 +3,7 @@
 #include <sqlite3.h>
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <utility>
 
@@ -69,6 +70,8 @@ class CompactChore final : public Chore {
   const std::uint64_t up_to_;
 };
 
+constexpr std::chrono::microseconds kSpin{50};
+
 // Runs what blocks on a helper thread if the caller is a task.
 template <class F>
 auto off_worker(F&& f) -> decltype(f()) {
@@ -96,6 +99,14 @@ struct DiskState {
   void write() ROTA_REQUIRES(mutex);
   Result<void> step(Chore& chore) ROTA_REQUIRES(mutex);
   void run_writer() ROTA_EXCLUDES(mutex);
+  // Spins a moment for the next group: whoever was just told decides the next record within microseconds, and waking a
+  // thread that sleeps costs as much as a fifth of a sync.
+  void await_more() ROTA_REQUIRES(mutex);
+  // Tells the writer's thread that there is work.
+  void notify() ROTA_REQUIRES(mutex) {
+    arrivals.fetch_add(1, std::memory_order_relaxed);  // Partner: await_more().
+    work.notify_one();
+  }
   // What a change is refused with.
   Result<void> check_open() const ROTA_REQUIRES(mutex) {
     if (failure) return *failure;
@@ -117,8 +128,9 @@ struct DiskState {
   std::unique_ptr<DiskStore> store;  // (2)
 
   mutable sync::Mutex mutex;
-  Signal changed;      // With mutex: durable, failure, a chore's end, the writer's role.
-  sync::CondVar work;  // With mutex: for the thread.
+  Signal changed;                           // With mutex: durable, failure, a chore's end, the writer's role.
+  sync::CondVar work;                       // With mutex: for the thread.
+  sync::Atomic<std::uint64_t> arrivals{0};  // Counts notify().
   Batch queue ROTA_GUARDED_BY(mutex);
   Batch spare ROTA_GUARDED_BY(mutex);  // Keeps its memory for the next group.
   std::deque<std::shared_ptr<Chore>> chores ROTA_GUARDED_BY(mutex);
@@ -197,10 +209,21 @@ void DiskState::write() {
 void DiskState::run_writer() {
   const sync::MutexLock guard(mutex);
   for (;;) {
+    if (!has_work() && !stopping) await_more();
     while (!has_work() && !stopping) work.wait(mutex);
     if (!has_work()) return;
     write();
   }
+}
+
+void DiskState::await_more() {
+  using Clock = std::chrono::steady_clock;
+  const std::uint64_t seen = arrivals.load(std::memory_order_relaxed);
+  mutex.unlock();
+  const Clock::time_point end = Clock::now() + kSpin;
+  // Relaxed: only a hint. What has arrived is looked at under the mutex.
+  while (arrivals.load(std::memory_order_relaxed) == seen && Clock::now() < end) sync::cpu_pause();
+  mutex.lock();
 }
 
 Result<void> DiskState::wait() {
@@ -213,7 +236,7 @@ Result<void> DiskState::wait() {
 
 Result<void> DiskState::perform(const std::shared_ptr<Chore>& chore) {
   chores.push_back(chore);
-  work.notify_one();
+  notify();
   while (!chore->done) {
     if (failure) return *failure;
     ROTA_TRY(wait());
@@ -279,7 +302,7 @@ Result<void> DiskLedger::end() {
   {
     const sync::MutexLock guard(s.mutex);
     s.closing = s.stopping = true;
-    s.work.notify_all();
+    s.notify();
   }
   s.thread.join();
   Result<void> outcome;
@@ -330,7 +353,7 @@ Result<void> DiskLedger::submit(std::span<const Record> records) {
   }
   for (const Record& record : records) s.queue.add(record.bytes);
   s.submitted += records.size();
-  s.work.notify_one();
+  s.notify();
   return {};
 }
 

@@ -114,6 +114,7 @@ class FaultTest : public ::testing::TestWithParam<Fault> {
   // Every step-th call in turn.
   void fail_each(Durability durability, std::uint64_t step) {
     const LogCapture quiet;
+    if (ROTA_TSAN) step *= 8;  // One thread: there is no race to be found, and it is slow.
     std::uint64_t fired = 0;
     for (std::uint64_t k = 1;; k += step) {
       for (const char* suffix : {"", "-wal", "-shm", "-lock"}) std::filesystem::remove(folder_ / "ledger" + suffix);
@@ -126,7 +127,7 @@ class FaultTest : public ::testing::TestWithParam<Fault> {
       SCOPED_TRACE("call " + std::to_string(k) + ": " + vfs.fired_at());
       if (vfs.fired_at().empty()) {
         EXPECT_TRUE(done.ok()) << done.error().to_string();
-        EXPECT_GT(fired, 80 / step);
+        EXPECT_GT(fired, 60 / step);
         return;
       }
       ++fired;

@@ -16,6 +16,7 @@ namespace fiber = rota::fiber;
 std::span<const Work> rota_task_works();
 std::span<const Work> rota_waiting_works();
 std::span<const Work> rota_flow_works();
+std::span<const Work> rota_ledger_works();
 
 // `open`, or `service` for the metered rows (P-15). Set by main before any work.
 inline fiber::Profile profile = fiber::Profile::kOpen;

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Program:
-    """A program of the table: its file's name, and the Debian packages that it is built from."""
+    """A program of the table: its file's name, the Debian packages that it is built from, and whose peer it is."""
 
     name: str
     packages: tuple = ()
+    group: str = "fiber"
 
 
 OURS = Program("rota")
@@ -23,8 +24,10 @@ PEERS = (
     Program("go", ("golang-go",)),
     Program("rayon", ("cargo", "rustc", "librust-rayon-dev")),
     Program("tokio", ("cargo", "rustc", "librust-tokio-dev")),
+    Program("sqlite", ("libsqlite3-dev",), "ledger"),
 )
-LIMITS = (Program("bare"), Program("bare_fcontext", ("libboost-context1.81-dev",)))
+LIMITS = (Program("bare"), Program("bare_fcontext", ("libboost-context1.81-dev",)), Program("bare_disk"))
+PEER_GROUPS = {peer.name: peer.group for peer in PEERS}
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +46,7 @@ class Work:
     what: str
     figures: tuple
     size: int
-    left_out: dict  # Peer -> why it has no such work.
+    left_out: dict  # Peer of the work's group -> why it has no such work. Those of other groups never take part.
     threads: tuple = (1, 2)
     sizes: dict = field(default_factory=dict)  # Program -> its own size, where the common one would take too long.
     quick_size: int = 0  # No size above this with --quick; 0 leaves it.
@@ -57,7 +60,7 @@ class Work:
     group: str = "fiber"
 
     def takes_part(self, peer):
-        return peer not in self.left_out
+        return peer not in self.left_out and PEER_GROUPS.get(peer, self.group) == self.group
 
     def size_for(self, program, quick):
         size = self.sizes.get(program, self.size)
@@ -94,6 +97,8 @@ STARTS_ALL = {
     "go": "every goroutine has its turn; none stays queued behind one that polls",
     "tokio": "every task has its turn; none stays queued behind one that gives way",
 }
+
+LEDGER = {"metered": False, "limits": ("bare_disk",), "group": "ledger"}
 
 WORKS = (
     Work("yield", "P-1", "two tasks a worker take turns; worker time a switch",
@@ -141,6 +146,15 @@ WORKS = (
     Work("wake_parked", "P-9", "the same, the other worker being parked",
          (Figure("wake_parked_p50", "ns", {2: "1.1 x limit"}), Figure("wake_parked_p99", "ns")),
          300, {"boost_fiber": "a push wakes no sleeping thread"}, threads=(2,), quick_size=100),
+    Work("ledger_1", "P-11", "records of 256 bytes, each durable before the next; time a record",
+         (Figure("ledger_1", "us", {1: "182"}),), 2_000, {}, threads=(1,), quick_size=500, **LEDGER),
+    Work("ledger_128", "P-11", "the same in groups of 128; time a record",
+         (Figure("ledger_128", "us", {1: "4"}),), 51_200, {}, threads=(1,), quick_size=12_800, **LEDGER),
+    Work("ledger_relaxed", "P-11", "records one by one, synced at checkpoints only; time a record",
+         (Figure("ledger_relaxed", "us"),), 20_000, {}, threads=(1,), quick_size=5_000, **LEDGER),
+    Work("ledger_recover", "P-11", "a log of 1,000,000 opened, checked and read; time in all",
+         (Figure("ledger_recover", "s", {1: "1"}),), 1_000_000, {}, threads=(1,), quick_size=100_000,
+         **(LEDGER | {"limits": ()})),
 )
 
 

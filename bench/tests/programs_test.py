@@ -34,6 +34,10 @@ SMALL = {
     "cancel_blocked": (1000, lambda threads: 1000),
     "wake_awake": (50, lambda threads: 50),
     "wake_parked": (5, lambda threads: 5),
+    "ledger_1": (20, lambda threads: 20),
+    "ledger_128": (500, lambda threads: 500),
+    "ledger_relaxed": (200, lambda threads: 200),
+    "ledger_recover": (1000, lambda threads: 1000 * 1001 // 2 + 1000 * 256),
 }
 
 

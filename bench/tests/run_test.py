@@ -213,7 +213,8 @@ class Selection(unittest.TestCase):
 
     def test_a_row_by_a_part_of_its_name_a_group_by_all_of_it(self):
         self.assertEqual(self.names("fib"), {("P-2", "fib"), ("P-15", "fib")})
-        self.assertEqual(self.names("fiber"), self.names())
+        self.assertEqual(self.names("fiber") | self.names("ledger"), self.names())
+        self.assertFalse(self.names("fiber") & self.names("ledger"))
         self.assertEqual(self.names("blocked_byt", "P-4"), {("P-6", "blocked_bytes"), ("P-15", "blocked_bytes"),
                                                             ("P-4", "skynet")})
 
@@ -240,6 +241,14 @@ class Selection(unittest.TestCase):
             self.assertEqual(found[f"P-{number}"], {1, 2})
         self.assertEqual(found["P-9"], {2})  # One worker has no other to wake.
         self.assertEqual(found["P-15"], {1, 2})
+        self.assertEqual(found["P-11"], {1})
+
+    def test_a_work_has_peers_of_its_own_group_only(self):
+        for one in rows.WORKS:
+            for peer in rows.PEERS:
+                if peer.group != one.group:
+                    self.assertFalse(one.takes_part(peer.name))
+        self.assertTrue(any(one.takes_part("sqlite") for one in rows.WORKS))
 
     def test_setup_installs_every_package_that_a_peer_needs(self):
         known = set()

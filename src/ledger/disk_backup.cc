@@ -1,0 +1,83 @@
+#include "ledger/disk_backup.h"
+
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <memory>
+
+#include "fiber/io_error.h"
+#include "ledger/disk_format.h"
+#include "ledger/sqlite_handle.h"
+
+namespace rota::ledger::detail {
+
+namespace {
+
+using fiber::detail::os_error;
+
+Result<void> copy_all(const DiskOptions& options, const std::string& path) {
+  ROTA_TRY_ASSIGN(const std::unique_ptr<Connection> from,
+                  Connection::open(options.path, Connection::Mode::kRead, options.vfs));
+  // Whatever happens to this connection, the log is the writer's.
+  sqlite3_db_config(from->raw(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+  ROTA_TRY_ASSIGN(const std::unique_ptr<Connection> to, Connection::open(path, Connection::Mode::kCreate, options.vfs));
+  ROTA_TRY(to->execute("PRAGMA synchronous = FULL"));
+  sqlite3_backup* copy = sqlite3_backup_init(to->raw(), "main", from->raw(), "main");
+  if (copy == nullptr) return to->error("backup");
+  // All pages in one step: one reading transaction, and so one moment.
+  const int status = sqlite3_backup_step(copy, -1);
+  if (sqlite3_backup_finish(copy) != SQLITE_OK || status != SQLITE_DONE) return to->error("backup");
+  // One file: without a log beside it.
+  ROTA_TRY(to->execute("PRAGMA journal_mode = DELETE"));
+  // A backup that was never read is none.
+  ROTA_TRY_ASSIGN(const FileContents contents, check_file(*to));
+  (void)contents;
+  return {};
+}
+
+Result<void> sync_folder_of(const std::string& path) {
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  const std::string folder = parent.empty() ? "." : parent.string();
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return os_error(errno, "open " + folder);
+  const int status = ::fsync(fd);
+  const int error = errno;
+  ::close(fd);
+  if (status != 0) return os_error(error, "sync " + folder);
+  return {};
+}
+
+void remove_with_companions(const std::string& path) {
+  for (const char* suffix : {"", "-journal", "-wal", "-shm"}) ::unlink((path + suffix).c_str());
+}
+
+}  // namespace
+
+Result<void> back_up(const DiskOptions& options, const std::string& path) {
+  struct stat found{};
+  if (path.empty()) return Error{ErrorCode::kInvalidArgument, "a backup needs a path"};
+  if (::lstat(path.c_str(), &found) == 0) {
+    return Error{ErrorCode::kAlreadyExists, "no backup at " + path + ": there is something already; give another path"};
+  }
+  const std::string partial = path + ".partial";
+  remove_with_companions(partial);  // Of a backup that a crash ended.
+  Result<void> done = copy_all(options, partial);
+  if (done.ok() && options.rename(partial.c_str(), path.c_str()) != 0) {
+    done = os_error(errno, "rename " + partial + " to " + path);
+  }
+  if (done.ok()) {
+    done = sync_folder_of(path);
+    if (!done.ok()) ::unlink(path.c_str());
+  }
+  if (!done.ok()) {
+    remove_with_companions(partial);
+    return std::move(done).take_error().in("backup to " + path);
+  }
+  return {};
+}
+
+}  // namespace rota::ledger::detail

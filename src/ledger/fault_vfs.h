@@ -1,0 +1,87 @@
+// A VFS of SQLite's that stands between the ledger and the system, for tests: it counts the calls that change a file,
+// makes one of them fail, and knows what a power cut would leave.
+//
+//   FaultVfs vfs;                                  // registered under vfs.name() while it lives
+//   vfs.arm({.at = 7, .kind = Fault::kShort});     // the seventh call from now on
+//   ... use a ledger with options.vfs = vfs.name() ...
+//   vfs.power_cut(path, copy, 0);                  // what the disk holds if the power goes now
+//
+// What counts: xWrite, xSync, xTruncate, xDelete, and xOpen of a file that may be created. All else, shared memory and
+// locks included, goes through to the system's VFS.
+//
+// The disk: for each file the bytes as of its last xSync. A power cut leaves these, and of what was written since
+// nothing, or any sectors. Names are durable at once: SQLite syncs folders by no call of the VFS.
+//
+// Thread safety: all of it; the calls of several connections are counted in one order.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/sync.h"
+
+struct sqlite3_vfs;
+
+namespace rota::ledger {
+
+enum class Fault : std::uint8_t {
+  kNone,
+  kError,    // Nothing is done: an input/output error.
+  kNoSpace,  // Half of a write is done, then the disk is full. Other calls: as kError.
+  kShort,    // Half of a write is done, then an input/output error. Other calls: as kError.
+  kDead,     // Half of a write is done, and from here on every call fails and does nothing, as if the process had died.
+};
+
+struct FaultPlan {
+  std::uint64_t at = 0;  // The number of the call, from 1; 0: never.
+  Fault kind = Fault::kNone;
+};
+
+class FaultVfs {
+ public:
+  FaultVfs();
+  ~FaultVfs();
+  FaultVfs(const FaultVfs&) = delete;
+  FaultVfs& operator=(const FaultVfs&) = delete;
+
+  [[nodiscard]] const char* name() const { return name_.c_str(); }
+  // Counts from 0 again.
+  void arm(FaultPlan plan);
+  [[nodiscard]] std::uint64_t calls() const;
+  [[nodiscard]] std::uint64_t syncs() const;  // That succeeded, ever.
+  // While held, a sync waits. await_held() returns when one does.
+  void hold_syncs(bool hold);
+  void await_held();
+  // Which call failed: "xSync ledger-wal". Empty: none did.
+  [[nodiscard]] std::string fired_at() const;
+
+  // Puts at `to` what a power cut now leaves of the ledger at `from`. Seed 0: each file as of its last sync. Otherwise
+  // each sector written since is there or not, by the seed.
+  void power_cut(const std::string& from, const std::string& to, std::uint64_t seed) const;
+
+  // What is to be done about a call, which is counted. For the calls themselves, as are those below.
+  Fault next(const char* call, const std::string& path);
+  void pass_hold();
+  void synced(const std::string& path);
+  void deleted(const std::string& path);
+  [[nodiscard]] sqlite3_vfs* real() const { return real_; }
+
+ private:
+  std::string name_;
+  sqlite3_vfs* real_ = nullptr;
+  std::unique_ptr<sqlite3_vfs> vfs_;
+  mutable sync::Mutex mutex_;
+  FaultPlan plan_ ROTA_GUARDED_BY(mutex_);
+  std::uint64_t calls_ ROTA_GUARDED_BY(mutex_) = 0;
+  bool dead_ ROTA_GUARDED_BY(mutex_) = false;
+  std::uint64_t syncs_ ROTA_GUARDED_BY(mutex_) = 0;
+  bool hold_ ROTA_GUARDED_BY(mutex_) = false;
+  bool held_ ROTA_GUARDED_BY(mutex_) = false;
+  sync::CondVar hold_changed_;
+  std::string fired_at_ ROTA_GUARDED_BY(mutex_);
+  std::map<std::string, std::string> disk_ ROTA_GUARDED_BY(mutex_);  // Path -> bytes at the last sync.
+};
+
+}  // namespace rota::ledger

@@ -1,0 +1,54 @@
+#include "ledger/file_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "fiber/io_error.h"
+
+namespace rota::ledger::detail {
+
+namespace {
+
+// "process 4711 (rota) on host".
+std::string who_am_i() {
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
+  return "process " + std::to_string(::getpid()) + " (" + program_invocation_short_name + ") on " + host.data();
+}
+
+std::string holder(int fd) {
+  std::array<char, 512> text;
+  const ssize_t size = ::pread(fd, text.data(), text.size(), 0);
+  // The holder has the lock before it has written its name.
+  return size <= 0 ? "another process" : std::string(text.data(), static_cast<std::size_t>(size));
+}
+
+}  // namespace
+
+FileLock::~FileLock() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Result<FileLock> FileLock::take(const std::string& path, const std::string& what) {
+  FileLock lock;
+  lock.fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (lock.fd_ < 0) return fiber::detail::os_error(errno, "open " + path);
+  while (::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EINTR) continue;
+    if (errno != EWOULDBLOCK) return fiber::detail::os_error(errno, "lock " + path);
+    const std::string who = holder(lock.fd_);
+    return Error{ErrorCode::kConflict, what + " is in use by " + who + "; one process at a time has it open"}
+        .with("holder", who)
+        .with("lock", path);
+  }
+  // For people only: a full disk here is no reason not to start.
+  const std::string me = who_am_i();
+  if (::ftruncate(lock.fd_, 0) == 0) (void)!::pwrite(lock.fd_, me.data(), me.size(), 0);
+  return lock;
+}
+
+}  // namespace rota::ledger::detail

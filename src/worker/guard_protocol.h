@@ -5,7 +5,7 @@
 // else goes over the command's own socket:
 //
 //   worker -> guard   StartHeader, its payload, then any number of Command
-//   guard -> worker   one Reply kStarted or kFailed; after kStarted one Reply kEnded; then the end of the stream
+//   guard -> worker   one Reply kFailed; or kStarted, if it was asked for, and kEnded; then the end of the stream
 //
 // When the worker closes the socket, or dies, the command and all that it started is killed. When the guard dies, the
 // worker reads the end of the stream without kEnded.
@@ -20,7 +20,10 @@ namespace rota::worker::guard {
 inline constexpr std::uint32_t kMagic = 0x526f7431;
 inline constexpr std::uint32_t kPayloadMost = 16U << 20;  // More than any system takes as arguments and environment.
 inline constexpr int kFdCount = 4;                        // The socket, stdout, stderr, progress.
-inline constexpr int kProgressFd = 3;                     // What the progress pipe is called in the command: $ROTA_FD.
+// What every process of a command has in its environment, unless it cleared it: then the guard's run, '.', and a
+// number.
+inline constexpr char kRunVariable[] = "ROTA_RUN=";
+inline constexpr int kProgressFd = 3;  // What the progress pipe is called in the command: $ROTA_FD.
 
 // The payload: working directory, cgroup directory, arguments, environment; each ends with a zero byte.
 struct StartHeader {
@@ -36,6 +39,7 @@ struct StartHeader {
   std::uint64_t timeout_ms = 0;
   std::uint64_t grace_ms = 0;    // Between TERM and KILL when the time is up.
   std::uint64_t cpu_millis = 0;  // Of cpu.max, where there is a cgroup.
+  std::uint64_t tell_start = 0;  // 1: send kStarted. It costs the worker a wake-up.
 };
 
 enum class CommandKind : std::uint32_t { kTerminate, kPause, kResume };

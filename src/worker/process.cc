@@ -31,7 +31,7 @@ std::uint64_t count_of(std::chrono::milliseconds duration) {
   return duration.count() < 0 ? 0 : static_cast<std::uint64_t>(duration.count());
 }
 
-Result<std::string> encode(const ProcessSpec& spec) {
+Result<std::string> encode(const ProcessSpec& spec, bool tell_start) {
   if (spec.arguments.empty() || spec.arguments.front().empty()) {
     return Error{ErrorCode::kInvalidArgument, "there is no program to run: the list of arguments must begin with one"};
   }
@@ -64,6 +64,7 @@ Result<std::string> encode(const ProcessSpec& spec) {
   header.timeout_ms = count_of(spec.limits.timeout);
   header.grace_ms = count_of(spec.grace);
   header.cpu_millis = spec.limits.cpu_millis;
+  header.tell_start = tell_start ? 1 : 0;
   std::string bytes(sizeof header, '\0');
   std::memcpy(bytes.data(), &header, sizeof header);
   return bytes + payload;
@@ -109,7 +110,7 @@ Error exec_error(const ProcessSpec& spec, int error) {
   return Error{ErrorCode::kIoError, name + " cannot be executed: " + std::generic_category().message(error)};
 }
 
-Error start_error(const ProcessSpec& spec, const Reply& reply) {
+Error describe_start(const ProcessSpec& spec, const Reply& reply) {
   const std::string why = std::generic_category().message(reply.error);
   const auto make = [&]() -> Error {
     switch (reply.stage) {
@@ -138,20 +139,37 @@ Error guard_died() {
 
 }  // namespace
 
-Result<std::unique_ptr<Process>> Process::start(Guard& guard, const ProcessSpec& spec, const ProcessPipes& pipes) {
-  ROTA_TRY_ASSIGN(const std::string request, encode(spec));
-  ROTA_TRY_ASSIGN(fiber::Descriptor socket, guard.open_command(pipes.out, pipes.err, pipes.progress));
-  std::unique_ptr<Process> process(new Process(std::move(socket)));
+Error Process::start_error(const Reply& reply) const { return describe_start(spec_, reply); }
+
+Result<std::unique_ptr<Process>> Process::request(Guard& guard, const ProcessSpec& spec, const ProcessPipes& pipes,
+                                                  bool tell_start) {
+  ROTA_TRY_ASSIGN(const std::string request, encode(spec, tell_start));
+  ROTA_TRY_ASSIGN(Guard::Opened opened, guard.open_command(pipes.out, pipes.err, pipes.progress));
+  std::unique_ptr<Process> process(new Process(std::move(opened)));
+  process->spec_.arguments = {spec.arguments.front()};
+  process->spec_.directory = spec.directory;
+  process->spec_.cgroup = spec.cgroup;
+  process->spec_.environment = {"PATH=" + std::string(path_of(spec))};
+  // Closed: the guard refused it or is dead. What it said, or its silence, tells which.
   if (Result<void> sent = process->socket_.write_all(request); !sent.ok() && sent.code() != ErrorCode::kClosed) {
     return std::move(sent).take_error();
   }
+  return process;
+}
+
+Result<std::unique_ptr<Process>> Process::launch(Guard& guard, const ProcessSpec& spec, const ProcessPipes& pipes) {
+  return request(guard, spec, pipes, false);
+}
+
+Result<std::unique_ptr<Process>> Process::start(Guard& guard, const ProcessSpec& spec, const ProcessPipes& pipes) {
+  ROTA_TRY_ASSIGN(std::unique_ptr<Process> process, request(guard, spec, pipes, true));
   Reply reply;
   const Result<void> read = process->socket_.read_exactly(std::as_writable_bytes(std::span(&reply, 1)));
   if (!read.ok()) {
     if (read.code() == ErrorCode::kCancelled) return read.error();
     return guard_died();
   }
-  if (reply.kind == ReplyKind::kFailed) return start_error(spec, reply);
+  if (reply.kind == ReplyKind::kFailed) return process->start_error(reply);
   process->pid_ = reply.pid;
   process->flags_ = reply.flags;
   return process;
@@ -164,11 +182,11 @@ Result<Outcome> Process::wait() {
   if (!read.ok()) {
     // A cancelled wait has taken nothing: a reply arrives whole.
     if (read.code() == ErrorCode::kCancelled) return read.error();
-    // The guard is dead, and so is the group's first process. The rest of the group is ours to kill; the number could
-    // only be another's if all of the group had ended, and a new one had got it, in the time since.
-    ::kill(-pid_, SIGKILL);
+    ROTA_TRY(Guard::bury(run_));
     return outcome;
   }
+  if (reply.kind == ReplyKind::kFailed) return start_error(reply);
+  pid_ = reply.pid;
   flags_ = reply.flags;
   outcome.forced = (reply.flags & guard::kFlagForced) != 0;
   outcome.strays = reply.strays;

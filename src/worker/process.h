@@ -83,10 +83,13 @@ class Process {
  public:
   // NotFound, PermissionDenied, InvalidArgument... with a sentence that names the program or the directory.
   static Result<std::unique_ptr<Process>> start(Guard& guard, const ProcessSpec& spec, const ProcessPipes& pipes);
+  // The same without waiting for the start: that it failed is what wait() returns, and pid() is 0. A wake-up less.
+  static Result<std::unique_ptr<Process>> launch(Guard& guard, const ProcessSpec& spec, const ProcessPipes& pipes);
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  // Until it has ended. Cancelled if the task is cancelled: it may be called again, or the object be destroyed.
+  // Until it has ended. Cancelled if the task is cancelled: it may be called again, or the object be destroyed. Any
+  // other error says why it did not start.
   Result<Outcome> wait();
 
   // TERM to the group, and KILL when the grace is over; 0 is KILL at once. It has ended when wait() returns.
@@ -94,15 +97,22 @@ class Process {
   void pause();
   void resume();
 
+  // Readable when wait() need not wait; for those who wait for several things.
+  [[nodiscard]] int native() const { return socket_.native(); }
   [[nodiscard]] std::int32_t pid() const { return pid_; }
   // Is its memory limit that of a cgroup?
   [[nodiscard]] bool cgroup_memory() const { return (flags_ & guard::kFlagCgroupMemory) != 0; }
 
  private:
-  explicit Process(fiber::Descriptor&& socket) : socket_(std::move(socket)) {}
+  explicit Process(Guard::Opened&& opened) : socket_(std::move(opened.socket)), run_(std::move(opened.run)) {}
+  static Result<std::unique_ptr<Process>> request(Guard& guard, const ProcessSpec& spec, const ProcessPipes& pipes,
+                                                  bool tell_start);
+  [[nodiscard]] Error start_error(const guard::Reply& reply) const;
   void command(const guard::Command& command);
 
   fiber::Descriptor socket_;
+  std::string run_;
+  ProcessSpec spec_;  // Of a start that may still fail: the names that its error tells. No environment but PATH.
   std::int32_t pid_ = 0;
   std::uint32_t flags_ = 0;
 };

@@ -58,7 +58,7 @@ void start_ours(benchmark::State& state) {
   spec.arguments = {"/bin/true"};
   spec.environment = {"PATH=/bin"};
   measure(state, [&] {
-    auto process = Process::start(guard, spec, {null.fd, null.fd, null.fd}).value();
+    auto process = Process::launch(guard, spec, {null.fd, null.fd, null.fd}).value();
     if (!process->wait().value().success()) state.SkipWithError("true failed");
   });
 }

@@ -101,6 +101,23 @@ TEST(Process, WhatCannotStartSaysWhy) {
   });
 }
 
+// Contract: U-3. The same when nobody waits for the start: wait() tells.
+TEST(Process, LaunchTellsLater) {
+  in_runtime([] {
+    Guard guard;
+    const OwnedFd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+    const ProcessPipes pipes{null.fd, null.fd, null.fd};
+    ProcessSpec spec = shell("exit 5");
+    EXPECT_EQ(Process::launch(guard, spec, pipes).value()->wait().value().code, 5);
+    spec.arguments = {"rota-no-such-program"};
+    const Result<Outcome> outcome = Process::launch(guard, spec, pipes).value()->wait();
+    ASSERT_EQ(outcome.code(), ErrorCode::kNotFound);
+    EXPECT_NE(outcome.error().message.find("no program 'rota-no-such-program' in PATH (/usr/local/bin"),
+              std::string::npos)
+        << outcome.error().message;
+  });
+}
+
 // Contract: U-3. TERM is enough for one that listens; it reaches every process of the group.
 TEST(Process, TerminateAsksFirst) {
   in_runtime([] {
@@ -274,19 +291,23 @@ TEST(Process, CancelledWait) {
   });
 }
 
-// Contract: U-4. The guard is killed: its commands die, all of their group, it is told, and the next command has a new
-// guard.
+// Contract: U-4. The guard is killed: its commands die with all that they started, it is told, and the next command has
+// a new guard.
 TEST(Process, GuardKilled) {
   in_runtime([] {
     Guard guard;
-    Started started(guard, shell("sleep 1000 & echo ready; while :; do sleep 1000; done"));
+    Started started(guard,
+                    shell("sleep 1000 & setsid sh -c 'echo ready; sleep 1000; :' & while :; do sleep 1000; done"));
     EXPECT_EQ(started.line(), "ready");
-    ASSERT_EQ(::kill(guard.pid(), SIGKILL), 0);
+    ASSERT_EQ(guard.pids().size(), 1U);
+    ASSERT_EQ(::kill(guard.pids().front(), SIGKILL), 0);
     EXPECT_EQ(started->wait().value().kind, Outcome::Kind::kLost);
     EXPECT_EQ(started.rest(), "");
-    Started after(guard, shell("echo again"));
-    EXPECT_EQ(after.rest(), "again\n");
-    EXPECT_TRUE(after->wait().value().success());
+    for (int i = 0; i < 4; ++i) {  // Everybody's turn.
+      Started after(guard, shell("echo again"));
+      EXPECT_EQ(after.rest(), "again\n");
+      EXPECT_TRUE(after->wait().value().success());
+    }
   });
 }
 

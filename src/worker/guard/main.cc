@@ -1,6 +1,6 @@
 // The guard: a small process that starts commands for a worker, and outlives it just long enough to kill them.
 //
-//   rota-guard WORKER_PID        descriptor 3 is the socket to the worker (guard_protocol.h)
+//   rota-guard WORKER_PID RUN     descriptor 3 is the socket to the worker (guard_protocol.h); RUN is in all names
 //
 // Why a process of its own. A worker that is killed with KILL cannot clean up, so somebody else must. The guard is the
 // parent of every command and a subreaper, so that whatever a command starts, however often it forks and wherever it
@@ -13,7 +13,7 @@
 //       $ROTA_RUN in its environment. A process that left the group *and* cleared its environment is killed when no
 //       command runs, or the worker ends.
 //   (3) When the guard itself is killed, every command dies of it (PR_SET_PDEATHSIG; the guard has one thread, so the
-//       signal means the process). What such a command had started is then for the worker to kill, by its group.
+//       signal means the process). What such a command had started is then for the worker to find, by $ROTA_RUN.
 // Not covered: processes that another service starts for a command (systemd-run, at, a container engine), and those
 // that the guard may not signal because they changed their user.
 //
@@ -47,7 +47,6 @@ namespace rota::worker::guard {
 namespace {
 
 constexpr std::uint64_t kNever = UINT64_MAX;
-constexpr char kRunVariable[] = "ROTA_RUN=";
 
 std::uint64_t now_ms() {
   timespec time{};
@@ -74,7 +73,8 @@ struct Running {
 
 class Guard {
  public:
-  Guard(int worker_socket, pid_t worker) : worker_socket_(worker_socket), worker_(worker) {}
+  Guard(int worker_socket, pid_t worker, const char* run)
+      : worker_socket_(worker_socket), worker_(worker), run_prefix_(std::string(kRunVariable) + run + ".") {}
 
   int run() {
     if (!prepare()) return 1;
@@ -101,7 +101,6 @@ class Guard {
     watch(children_fd_, &children_tag_);
     watch(worker_socket_, &socket_tag_);
     children_path_ = "/proc/self/task/" + std::to_string(::getpid()) + "/children";
-    run_prefix_ = kRunVariable + std::to_string(::getpid()) + "." + std::to_string(now_ms()) + ".";
     return children_fd_ >= 0 && null_fd_ >= 0 && epoll_ >= 0;
   }
 
@@ -268,7 +267,7 @@ class Guard {
     if (header.timeout_ms != 0) r->timeout_at = later(now_ms(), header.timeout_ms);
     if (r->cgroup.is_open()) r->flags |= kFlagCgroup;
     if (r->cgroup.limits_memory()) r->flags |= kFlagCgroupMemory;
-    send(r, {.kind = ReplyKind::kStarted, .flags = r->flags, .pid = r->pid});
+    if (header.tell_start != 0) send(r, {.kind = ReplyKind::kStarted, .flags = r->flags, .pid = r->pid});
   }
 
   void fail(Running* r, Stage stage, int error) {
@@ -412,6 +411,7 @@ class Guard {
 
   const int worker_socket_;
   const pid_t worker_;
+  const std::string run_prefix_;
   int children_fd_ = -1;
   int null_fd_ = -1;
   int epoll_ = -1;
@@ -419,7 +419,6 @@ class Guard {
   bool worker_gone_ = false;
   std::uint64_t last_serial_ = 0;
   std::string children_path_;
-  std::string run_prefix_;
   std::vector<std::unique_ptr<Running>> all_;
   std::unordered_map<pid_t, Running*> by_pid_;             // Started and not reaped.
   std::unordered_map<std::uint64_t, Running*> by_serial_;  // The same.
@@ -427,7 +426,7 @@ class Guard {
 };
 
 int guard_main(int argument_count, char** arguments) {
-  if (argument_count != 2) return 2;
+  if (argument_count != 3) return 2;
   const pid_t worker = std::atoi(arguments[1]);
   // Descriptors 0 to 3 are taken by /dev/null, so that none that is handed over is ever one of them: the child's own
   // are made by dup2() in any order then.
@@ -435,7 +434,7 @@ int guard_main(int argument_count, char** arguments) {
   const int socket = ::fcntl(3, F_DUPFD_CLOEXEC, 4);
   if (socket < 0 || ::dup2(0, 3) < 0) return 2;
   take_open_files();
-  return Guard(socket, worker).run();
+  return Guard(socket, worker, arguments[2]).run();
 }
 
 }  // namespace

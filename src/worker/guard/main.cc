@@ -68,6 +68,7 @@ struct Running {
   std::uint64_t kill_at = kNever;
   std::uint64_t paused_since = 0;  // 0: it is not.
   Cgroup cgroup;
+  bool told_to_end = false;
   bool over = false;  // To be forgotten at the end of the round.
 };
 
@@ -161,6 +162,7 @@ class Guard {
 
   // TERM now, KILL after the grace; without a grace, KILL now. A second request may shorten it, never prolong it.
   static void terminate(Running* r, std::uint64_t grace_ms) {
+    r->told_to_end = true;
     if (grace_ms == 0) return kill_command(r);
     r->kill_at = std::min(r->kill_at, later(now_ms(), grace_ms));
     ::kill(-r->pid, SIGTERM);
@@ -327,7 +329,8 @@ class Guard {
     by_serial_.erase(r->serial);
     Reply reply{.kind = ReplyKind::kEnded, .pid = r->pid};
     reply.strays = sweep(r->pid);
-    kill_command(r);  // What is left of the group, while the zombie still holds its number.
+    if (r->told_to_end) reply.strays = 0;  // They are not left behind, only slower.
+    kill_command(r);                       // What is left of the group, while the zombie still holds its number.
     rusage usage{};
     ::wait4(r->pid, &reply.status, 0, &usage);
     if (r->cgroup.killed_for_memory()) r->flags |= kFlagMemory;

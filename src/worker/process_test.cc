@@ -45,11 +45,12 @@ TEST(Process, SurroundingsAreWhatTheSpecSays) {
     Folder folder;
     Guard guard;
     ProcessSpec spec;
-    spec.arguments = {
-        "sh", "-c",
-        "pwd; echo \"$NAME|$1\"; cat; ps -o pgid= -p $$ | tr -d ' '; echo $$; ls /proc/$$/fd | tr '\\n' ' '", "sh",
-        "a b'c\"d"};
-    spec.environment = {"PATH=/bin:/usr/bin", "NAME=x=y z"};
+    spec.arguments = {"sh", "-c",
+                      "pwd; echo \"$NAME|$1\"; cat; ps -o pgid= -p $$ | tr -d ' '; echo $$; exec python3 -c \"$FDS\"",
+                      "sh", "a b'c\"d"};
+    spec.environment = {"PATH=/bin:/usr/bin", "NAME=x=y z",
+                        "FDS=import fcntl\nfor fd in range(1000):\n  try:\n    fcntl.fcntl(fd, fcntl.F_GETFD)\n"
+                        "    print(fd, end=' ')\n  except OSError: pass"};
     spec.directory = folder.path();
     Started started(guard, spec);
     EXPECT_EQ(started.line(), std::filesystem::canonical(folder.path()).string());

@@ -125,6 +125,16 @@ Result<void> check_json(std::string_view text) {
   return {};
 }
 
+Result<std::vector<std::string>> split_array(std::string_view text) {
+  dom::parser parser;
+  ROTA_TRY_ASSIGN(const dom::element root, parse(parser, text));
+  dom::array list;
+  if (root.get(list) != simdjson::SUCCESS) return parse_error("not a JSON array: '" + printable(text, 60) + "'");
+  std::vector<std::string> values;
+  for (const dom::element item : list) values.push_back(simdjson::minify(item));
+  return values;
+}
+
 bool is_utf8(std::string_view text) { return simdjson::validate_utf8(text.data(), text.size()); }
 
 std::string json_string(std::string_view text) {

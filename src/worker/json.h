@@ -17,6 +17,8 @@ namespace rota::worker {
 // Is it one JSON value and nothing else? ParseError says what is wrong.
 [[nodiscard]] Result<void> check_json(std::string_view text);
 [[nodiscard]] bool is_utf8(std::string_view text);
+// The values of a JSON array, each as JSON.
+[[nodiscard]] Result<std::vector<std::string>> split_array(std::string_view text);
 // `text` as a JSON string.
 [[nodiscard]] std::string json_string(std::string_view text);
 

@@ -41,7 +41,7 @@ struct CommandPlace {
 struct CommandRequest {
   std::uint64_t task = 0;
   std::uint32_t attempt = 0;
-  TaskSpec spec;
+  TaskSpec spec{};
   std::uint64_t cpu_millis = 0;
   std::uint64_t memory_bytes = 0;  // The task's demand; a limit in the specification may be another.
   std::vector<std::pair<std::string, std::string>> variables{};  // More of the environment: GPU devices and the like.

@@ -1,0 +1,102 @@
+// What a host and its workers say to each other. Plain values; a bus carries them, whatever it is made of.
+//
+// Fencing (U-1). Every message about a task names its attempt and the term of the leader that decided on it. A worker
+// ignores what has an older term than the newest it has heard of, and what has an older attempt than the newest it
+// knows of that task; a host does the same. So a message may be delivered twice, or late, and does no harm.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace rota::bus {
+
+enum class TaskKind : std::uint8_t { kCommand, kHandler };
+
+// One of several tasks that run as one (merged): it has its own identity and inputs, and gets its own reports.
+struct ChildTask {
+  std::uint64_t task = 0;
+  std::uint32_t attempt = 0;
+  std::string inputs{};  // JSON.
+};
+
+struct Assign {
+  std::uint64_t task = 0;
+  std::uint32_t attempt = 0;
+  std::uint64_t term = 0;
+  TaskKind kind = TaskKind::kCommand;
+  std::string type{};       // Of a handler.
+  std::string spec = "{}";  // JSON, with every reference resolved.
+  std::uint64_t cpu_millis = 0;
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t gpu_mask = 0;  // The devices it gets, by bit.
+  std::vector<ChildTask> children{};
+};
+
+enum class StopKind : std::uint8_t { kCancel, kPreempt, kPause, kResume };
+struct Stop {
+  std::uint64_t task = 0;
+  std::uint32_t attempt = 0;
+  std::uint64_t term = 0;
+  StopKind kind = StopKind::kCancel;
+};
+
+// The final report of this attempt is safe; the worker may forget it.
+struct Acknowledge {
+  std::uint64_t task = 0;
+  std::uint32_t attempt = 0;
+  std::uint64_t term = 0;
+};
+
+using ToWorker = std::variant<Assign, Stop, Acknowledge>;
+
+enum class ReportKind : std::uint8_t {
+  kStarted,
+  kProgress,
+  kCheckpoint,
+  kLog,
+  kCache,
+  // Final: sent again until they are acknowledged.
+  kSucceeded,
+  kFailed,
+  kCancelled,
+  kPreempted,
+};
+[[nodiscard]] constexpr bool is_final(ReportKind kind) { return kind >= ReportKind::kSucceeded; }
+
+struct Report {
+  std::uint64_t task = 0;
+  std::uint32_t attempt = 0;
+  std::uint64_t term = 0;
+  ReportKind kind = ReportKind::kStarted;
+  std::uint32_t permille = 0;  // kProgress.
+  std::string text{};          // kProgress, kLog, kFailed...: for people. kCache: the kind of cache.
+  std::string json{};          // kCheckpoint, kSucceeded: JSON. kCache: the name.
+  std::string log_path{};      // Final: where the output is on the worker, if there is any.
+  std::uint64_t cpu_us = 0;    // Final, of a command.
+  std::uint64_t max_rss_bytes = 0;
+};
+
+struct Held {
+  std::uint64_t task = 0;
+  std::uint32_t attempt = 0;
+};
+
+struct Register {
+  std::uint64_t cpu_millis = 0;
+  std::uint64_t memory_bytes = 0;
+  std::uint32_t gpus = 0;
+  std::vector<std::string> types{};  // Of the handlers it has.
+  bool commands = true;
+  std::vector<Held> held{};  // What it has not reported the end of: after a reconnection, not lost.
+};
+
+struct Heartbeat {
+  std::uint64_t running = 0;
+  std::uint64_t waiting = 0;
+};
+
+using FromWorker = std::variant<Register, Heartbeat, Report>;
+
+}  // namespace rota::bus

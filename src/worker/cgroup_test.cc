@@ -1,0 +1,79 @@
+// Control groups: limits read from files as the kernel writes them, here in a folder; and real groups, where the
+// machine gives one to this test ($ROTA_TEST_CGROUP).
+#include "worker/cgroup.h"
+
+#include <sys/stat.h>
+
+#include <csignal>
+#include <cstdlib>
+
+#include "worker/process_testing.h"
+
+namespace rota::worker {
+namespace {
+
+using testing::Folder;
+using testing::in_runtime;
+using testing::write_text;
+
+// Contract: U-2. The smallest limit on the way up counts; "max" is none.
+TEST(Cgroup, LimitsOnTheWayUp) {
+  Folder root;
+  const std::string outer = root / "outer";
+  const std::string inner = outer + "/inner";
+  ::mkdir(outer.c_str(), 0755);
+  ::mkdir(inner.c_str(), 0755);
+  EXPECT_EQ(cgroup_limits(inner, root.path()).cpu_millis, 0U);
+  EXPECT_EQ(cgroup_limits(inner, root.path()).memory_bytes, 0U);
+  write_text(outer + "/cpu.max", "150000 100000\n");
+  write_text(outer + "/memory.max", "1000000\n");
+  write_text(inner + "/cpu.max", "max 100000\n");
+  write_text(inner + "/memory.max", "max\n");
+  EXPECT_EQ(cgroup_limits(inner, root.path()).cpu_millis, 1500U);
+  EXPECT_EQ(cgroup_limits(inner, root.path()).memory_bytes, 1'000'000U);
+  write_text(inner + "/memory.max", "500\n");
+  EXPECT_EQ(cgroup_limits(inner, root.path()).memory_bytes, 500U);
+  EXPECT_EQ(cgroup_limits(outer, root.path()).memory_bytes, 1'000'000U);
+  EXPECT_EQ(cgroup_limits(root.path(), root.path()).memory_bytes, 0U);
+}
+
+// Contract: U-3. None wanted is none; one that was named and is none is an error that says what it should be.
+TEST(Cgroup, Usable) {
+  EXPECT_EQ(usable_cgroup("").value(), "");
+  Folder folder;
+  const Result<std::string> plain = usable_cgroup(folder.path());
+  ASSERT_EQ(plain.code(), ErrorCode::kNotFound);
+  EXPECT_NE(plain.error().message.find("not one of cgroup version 2"), std::string::npos);
+  EXPECT_TRUE(usable_cgroup("auto").ok());
+}
+
+// Contract: U-3. In a real group: a daemon without session, group or environment of its command is killed with it, and
+// nothing is left of the group.
+TEST(Cgroup, RealGroup) {
+  const char* given = std::getenv("ROTA_TEST_CGROUP");
+  if (given == nullptr) GTEST_SKIP() << "no cgroup directory in $ROTA_TEST_CGROUP";
+  in_runtime([given] {
+    const std::string directory = usable_cgroup(given).value();
+    Guard guard;
+    ProcessSpec spec = testing::shell(
+        "grep ^0:: /proc/self/cgroup; (setsid env -i sh -c 'echo up; exec /bin/sleep 1000' &) ; /bin/sleep 0.2");
+    spec.cgroup = directory;
+    testing::Started other(guard, testing::shell("sleep 1000"));  // So that the guard does not know whose it is.
+    testing::Started started(guard, spec);
+    EXPECT_NE(started.line().find("/rota-"), std::string::npos);
+    EXPECT_EQ(started.rest(), "up\n");
+    EXPECT_TRUE(started->wait().value().success());
+    other->terminate(std::chrono::milliseconds(0));
+    EXPECT_EQ(other->wait().value().code, SIGKILL);
+    for (int i = 0; i < 1000; ++i) {  // The guard removes a group as soon as all in it are dead.
+      bool left = false;
+      for (const auto& entry : std::filesystem::directory_iterator(directory)) left |= entry.is_directory();
+      if (!left) return;
+      ASSERT_TRUE(fiber::sleep_for(std::chrono::milliseconds(10)).ok());
+    }
+    FAIL() << "a group is left in " << directory;
+  });
+}
+
+}  // namespace
+}  // namespace rota::worker

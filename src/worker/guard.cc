@@ -1,0 +1,204 @@
+#include "worker/guard.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "rota/fiber/blocking.h"
+#include "worker/guard_protocol.h"
+#include "worker/owned_fd.h"
+
+extern "C" {
+extern const char rota_guard_image[];
+extern const char rota_guard_image_end[];
+}
+
+namespace rota::worker {
+namespace {
+
+Error system_error(const std::string& what, int error) {
+  return Error{ErrorCode::kIoError, what + ": " + std::generic_category().message(error)};
+}
+
+// A file in memory with the guard's program. Not deleted by anybody, as it has no name.
+Result<int> guard_file() {
+  OwnedFd file(::memfd_create("rota-guard", MFD_CLOEXEC));
+  if (file.fd < 0) return system_error("making the guard's program", errno);
+  const char* at = rota_guard_image;
+  while (at < rota_guard_image_end) {
+    const ssize_t written = ::write(file.fd, at, static_cast<std::size_t>(rota_guard_image_end - at));
+    if (written <= 0) return system_error("making the guard's program", errno);
+    at += written;
+  }
+  return file.release();
+}
+
+Result<pid_t> spawn_guard(int socket, std::string run) {
+  ROTA_TRY_ASSIGN(const int number, guard_file());
+  const OwnedFd file(number);
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawnattr_init(&attributes);
+  // The socket first: it may be any number, even one of those that follow.
+  posix_spawn_file_actions_adddup2(&actions, socket, 3);
+  for (int fd = 0; fd < 3; ++fd) posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0);
+  // A session of its own: what a terminal sends to the worker (Ctrl-C) is the worker's to handle. All signals as they
+  // were made: what this program ignores, commands shall not.
+  sigset_t all;
+  sigset_t none;
+  sigfillset(&all);
+  sigdelset(&all, SIGKILL);
+  sigdelset(&all, SIGSTOP);
+  sigemptyset(&none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+  const std::string path = "/proc/self/fd/" + std::to_string(file.fd);
+  std::string name = "rota-guard";
+  std::string worker = std::to_string(::getpid());
+  char* arguments[] = {name.data(), worker.data(), run.data(), nullptr};
+  pid_t pid = 0;
+  const int error = ::posix_spawn(&pid, path.c_str(), &actions, &attributes, arguments, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  if (error != 0) {
+    return system_error("starting the guard from memory, which needs /proc and vm.memfd_noexec below 2", error);
+  }
+  return pid;
+}
+
+bool environment_has(const std::string& path, const std::string& text) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string environment{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  return environment.find(text) != std::string::npos;
+}
+
+// One pass over all processes; how many were killed. A descriptor of the process is opened before its environment is
+// read, so that the number cannot have become another's.
+int kill_by_environment(const std::string& text) {
+  int killed = 0;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+    const int pid = std::atoi(entry.path().filename().c_str());
+    if (pid <= 0 || pid == ::getpid()) continue;
+    if (!environment_has(entry.path() / "environ", text)) continue;
+    const OwnedFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    if (process.fd < 0 || !environment_has(entry.path() / "environ", text)) continue;
+    if (::syscall(SYS_pidfd_send_signal, process.fd, SIGKILL, nullptr, 0) == 0) ++killed;
+  }
+  return killed;
+}
+
+}  // namespace
+
+Result<void> Guard::bury(const std::string& run) {
+  return fiber::blocking([&run] {
+    // Whoever forks meanwhile is found by the next pass. The bound is for what cannot die (a hung disk).
+    const std::string text = std::string(guard::kRunVariable) + run + ".";
+    for (int pass = 0; pass < 100 && kill_by_environment(text) > 0; ++pass) ::usleep(1000);
+  });
+}
+
+Guard::Guard(std::size_t guards) {
+  const std::size_t wanted =
+      guards != 0 ? guards : static_cast<std::size_t>(std::max(::sysconf(_SC_NPROCESSORS_ONLN), 1L));
+  for (std::size_t i = 0; i < std::clamp<std::size_t>(wanted, 1, kGuardsMost); ++i) {
+    guards_.push_back(std::make_unique<One>());
+  }
+}
+
+Guard::~Guard() {
+  for (const auto& one : guards_) one->stop();
+}
+
+std::vector<std::int32_t> Guard::pids() const {
+  std::vector<std::int32_t> result;
+  for (const auto& one : guards_) {
+    if (one->pid != 0) result.push_back(one->pid);
+  }
+  return result;
+}
+
+void Guard::One::stop() {
+  socket = {};
+  if (pid == 0) return;
+  // It goes when its last command is dead. Whoever it leaves behind as a zombie is reaped here if that is soon, and by
+  // init when this process ends.
+  int status = 0;
+  (void)::waitpid(pid, &status, WNOHANG);
+  pid = 0;
+}
+
+Result<void> Guard::One::start() {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    return system_error("the guard's socket", errno);
+  const OwnedFd theirs(ends[1]);
+  ROTA_TRY_ASSIGN(socket, fiber::Descriptor::adopt(ends[0]));
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);  // With the process's number, a name that no other guard has had.
+  run = std::to_string(::getpid()) + "-" + std::to_string(time.tv_sec) + "-" + std::to_string(time.tv_nsec);
+  ROTA_TRY_ASSIGN(pid, spawn_guard(theirs.fd, run));
+  return {};
+}
+
+Result<Guard::Opened> Guard::open_command(int out, int err, int progress) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return system_error("a command's socket", errno);
+  const OwnedFd theirs(ends[1]);
+  ROTA_TRY_ASSIGN(fiber::Descriptor ours, fiber::Descriptor::adopt(ends[0]));
+
+  char byte = 0;
+  iovec piece{&byte, 1};
+  const int fds[guard::kFdCount] = {theirs.fd, out, err, progress};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof fds)] = {};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof fds);
+  std::memcpy(CMSG_DATA(header), fds, sizeof fds);
+
+  // Relaxed: whose turn it is orders nothing.
+  One& one = *guards_[turn_.fetch_add(1, std::memory_order_relaxed) % guards_.size()];
+  const std::lock_guard lock(one.mutex);
+  for (int attempt = 0;;) {
+    if (!one.socket.is_open()) ROTA_TRY(one.start());
+    if (::sendmsg(one.socket.native(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
+      return Opened{std::move(ours), one.run};
+    const int error = errno;
+    if (error == EAGAIN || error == ETOOMANYREFS) {
+      // Full, or more descriptors are under way than this user may have: the guard is behind.
+      ROTA_TRY(error == EAGAIN ? one.socket.wait_writable() : fiber::sleep_for(std::chrono::milliseconds(1)));
+    } else if ((error == EPIPE || error == ECONNRESET) && ++attempt < 3) {
+      one.stop();  // It was killed. Its commands are dead; this one gets a new guard.
+    } else if (error != EINTR) {
+      return system_error("handing a command to the guard", error);
+    }
+  }
+}
+
+}  // namespace rota::worker

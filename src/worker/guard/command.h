@@ -1,0 +1,66 @@
+// One command as the guard keeps it, and how it is started.
+//
+// Thread safety: none; the guard has one thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "worker/guard_protocol.h"
+
+namespace rota::worker::guard {
+
+// The open descriptors that a child gets as 0 to 3. All are above 3 and close on exec.
+struct ChildFds {
+  int null = -1;
+  int out = -1;
+  int err = -1;
+  int progress = -1;
+};
+
+// What a StartHeader and its payload say.
+struct Request {
+  StartHeader header;
+  std::string directory;
+  std::string cgroup;
+  std::vector<std::string> arguments;
+  std::vector<std::string> environment;
+};
+// False if the payload is not what the header promises.
+bool parse_request(const StartHeader& header, const std::string& payload, Request* request);
+
+// A cgroup of its own, below one that we were given. None until make(): then everything is a no-op.
+class Cgroup {
+ public:
+  // Makes it and sets the limits that its controllers know. An errno, or 0.
+  int make(const std::string& parent, const std::string& name, const StartHeader& header);
+  [[nodiscard]] bool is_open() const { return !path_.empty(); }
+  [[nodiscard]] bool limits_memory() const { return limits_memory_; }
+  [[nodiscard]] int procs_fd() const { return procs_fd_; }
+  void close_procs();
+  [[nodiscard]] bool killed_for_memory() const;
+  void kill() const;
+  // True when it is gone, or there is none. False while processes in it are still dying.
+  [[nodiscard]] bool remove();
+
+ private:
+  std::string path_;
+  int procs_fd_ = -1;
+  bool limits_memory_ = false;
+};
+
+// Lets the guard itself open as many files as it may: it has a socket for each command. Commands get what it had.
+void take_open_files();
+
+struct StartResult {
+  pid_t pid = -1;
+  Stage stage = Stage::kNone;
+  int error = 0;
+};
+// Starts the request's command in a group of its own. Returns when it executes its program, or has failed to.
+StartResult start_child(const Request& request, const Cgroup& cgroup, const ChildFds& fds);
+
+}  // namespace rota::worker::guard

@@ -1,0 +1,446 @@
+// The guard: a small process that starts commands for a worker, and outlives it just long enough to kill them.
+//
+//   rota-guard WORKER_PID RUN     descriptor 3 is the socket to the worker (guard_protocol.h); RUN is in all names
+//
+// Why a process of its own. A worker that is killed with KILL cannot clean up, so somebody else must. The guard is the
+// parent of every command and a subreaper, so that whatever a command starts, however often it forks and wherever it
+// moves with setsid(), remains a descendant of the guard; and it is small, so that starting a process costs the same
+// whether the worker has a megabyte or a hundred gigabytes.
+//
+// What is promised:
+//   (1) A command's group is killed when its socket closes, and everything is killed when the worker ends.
+//   (2) When a command ends, all that it left behind is killed: its group at once; what left the group is known by
+//       $ROTA_RUN in its environment. A process that left the group *and* cleared its environment is killed when no
+//       command runs, or the worker ends.
+//   (3) When the guard itself is killed, every command dies of it (PR_SET_PDEATHSIG; the guard has one thread, so the
+//       signal means the process). What such a command had started is then for the worker to find, by $ROTA_RUN.
+// Not covered: processes that another service starts for a command (systemd-run, at, a container engine), and those
+// that the guard may not signal because they changed their user.
+//
+// Process ids are safe from reuse: a command stays a zombie until its group has been signalled.
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "worker/guard/command.h"
+
+namespace rota::worker::guard {
+namespace {
+
+constexpr std::uint64_t kNever = UINT64_MAX;
+
+std::uint64_t now_ms() {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<std::uint64_t>(time.tv_sec) * 1000 + static_cast<std::uint64_t>(time.tv_nsec) / 1'000'000;
+}
+std::uint64_t later(std::uint64_t now, std::uint64_t by) { return by > kNever - now ? kNever : now + by; }
+
+// A command, from its socket's arrival to its reaping.
+struct Running {
+  std::uint64_t serial = 0;
+  int socket = -1;  // -1: the worker has closed it.
+  ChildFds fds;     // Until the start.
+  std::string input;
+  pid_t pid = 0;  // 0: not started.
+  std::uint32_t flags = 0;
+  std::uint64_t grace_ms = 0;
+  std::uint64_t timeout_at = kNever;
+  std::uint64_t kill_at = kNever;
+  std::uint64_t paused_since = 0;  // 0: it is not.
+  Cgroup cgroup;
+  bool told_to_end = false;
+  bool over = false;  // To be forgotten at the end of the round.
+};
+
+class Guard {
+ public:
+  Guard(int worker_socket, pid_t worker, const char* run)
+      : worker_socket_(worker_socket), worker_(worker), run_prefix_(std::string(kRunVariable) + run + ".") {}
+
+  int run() {
+    if (!prepare()) return 1;
+    while (!worker_gone_) round();
+    kill_everything();
+    return 0;
+  }
+
+ private:
+  bool prepare() {
+    sigset_t all;
+    sigfillset(&all);
+    ::sigprocmask(SIG_SETMASK, &all, nullptr);
+    sigset_t child;
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    children_fd_ = ::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+    null_fd_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+    const int worker_fd = static_cast<int>(::syscall(SYS_pidfd_open, worker_, 0));
+    if (::getppid() != worker_) return false;            // It is dead already.
+    if (worker_fd >= 0) watch(worker_fd, &worker_tag_);  // The socket may live on in a fork of the worker.
+    watch(children_fd_, &children_tag_);
+    watch(worker_socket_, &socket_tag_);
+    children_path_ = "/proc/self/task/" + std::to_string(::getpid()) + "/children";
+    return children_fd_ >= 0 && null_fd_ >= 0 && epoll_ >= 0;
+  }
+
+  void watch(int fd, void* tag) const {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.ptr = tag;
+    ::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
+  }
+
+  void round() {
+    epoll_event events[64];
+    const int count = ::epoll_wait(epoll_, events, 64, milliseconds_to_wait());
+    for (int i = 0; i < count; ++i) {
+      void* tag = events[i].data.ptr;
+      if (tag == &worker_tag_) {
+        worker_gone_ = true;
+      } else if (tag == &socket_tag_) {
+        accept_commands();
+      } else if (tag == &children_tag_) {
+        reap();
+      } else {
+        read_socket(static_cast<Running*>(tag));
+      }
+    }
+    fire_timers();
+    std::erase_if(all_, [](const std::unique_ptr<Running>& r) { return r->over; });
+    std::erase_if(dying_cgroups_, [](Cgroup& cgroup) { return cgroup.remove(); });
+  }
+
+  [[nodiscard]] int milliseconds_to_wait() const {
+    std::uint64_t first = dying_cgroups_.empty() ? kNever : now_ms() + 20;
+    for (const auto& r : all_) {
+      first = std::min(first, r->kill_at);
+      if (r->paused_since == 0) first = std::min(first, r->timeout_at);
+    }
+    if (first == kNever) return -1;
+    const std::uint64_t now = now_ms();
+    return first <= now ? 0 : static_cast<int>(std::min<std::uint64_t>(first - now, 1'000'000));
+  }
+
+  void fire_timers() {
+    const std::uint64_t now = now_ms();
+    for (const auto& r : all_) {
+      if (r->over || r->pid == 0) continue;
+      if (r->paused_since == 0 && r->timeout_at <= now) {
+        r->timeout_at = kNever;
+        r->flags |= kFlagTimedOut;
+        terminate(r.get(), r->grace_ms);
+      }
+      if (r->kill_at <= now) {
+        r->kill_at = kNever;
+        r->flags |= kFlagForced;
+        kill_command(r.get());
+      }
+    }
+  }
+
+  // TERM now, KILL after the grace; without a grace, KILL now. A second request may shorten it, never prolong it.
+  static void terminate(Running* r, std::uint64_t grace_ms) {
+    r->told_to_end = true;
+    if (grace_ms == 0) return kill_command(r);
+    r->kill_at = std::min(r->kill_at, later(now_ms(), grace_ms));
+    ::kill(-r->pid, SIGTERM);
+    ::kill(-r->pid, SIGCONT);  // Or a stopped one would not hear it.
+    r->paused_since = 0;
+  }
+  static void kill_command(Running* r) {
+    ::kill(-r->pid, SIGKILL);
+    r->cgroup.kill();
+  }
+
+  void accept_commands() {
+    for (int i = 0; i < 64; ++i) {
+      char byte = 0;
+      iovec piece{&byte, 1};
+      alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kFdCount)];
+      msghdr message{};
+      message.msg_iov = &piece;
+      message.msg_iovlen = 1;
+      message.msg_control = control;
+      message.msg_controllen = sizeof control;
+      const ssize_t size = ::recvmsg(worker_socket_, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+      if (size == 0 || (size < 0 && errno != EAGAIN && errno != EINTR)) {
+        worker_gone_ = true;
+        return;
+      }
+      if (size < 0) return;
+      const cmsghdr* header = CMSG_FIRSTHDR(&message);
+      // Fewer descriptors come when the guard is at its limit; closing them tells the worker.
+      int fds[kFdCount];
+      const std::size_t bytes = header == nullptr ? 0 : header->cmsg_len - CMSG_LEN(0);
+      std::memcpy(fds, header == nullptr ? control : reinterpret_cast<const char*>(CMSG_DATA(header)),
+                  std::min(bytes, sizeof fds));
+      if (bytes != sizeof fds) {
+        for (std::size_t k = 0; k < bytes / sizeof(int); ++k) ::close(fds[k]);
+        continue;
+      }
+      auto r = std::make_unique<Running>();
+      r->serial = ++last_serial_;
+      r->socket = fds[0];
+      r->fds = {null_fd_, fds[1], fds[2], fds[3]};
+      watch(r->socket, r.get());
+      all_.push_back(std::move(r));
+    }
+  }
+
+  void read_socket(Running* r) {
+    char buffer[65536];
+    while (r->socket >= 0 && !r->over) {
+      const ssize_t size = ::recv(r->socket, buffer, sizeof buffer, MSG_DONTWAIT);
+      if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
+      if (size <= 0) return worker_closed(r);
+      r->input.append(buffer, static_cast<std::size_t>(size));
+      if (r->pid == 0) try_start(r);
+      if (r->pid != 0 && !r->over) obey(r);
+    }
+  }
+
+  void worker_closed(Running* r) {
+    ::close(r->socket);
+    r->socket = -1;
+    if (r->pid == 0) {
+      close_child_fds(r);
+      r->over = true;
+    } else {
+      kill_command(r);
+    }
+  }
+
+  static void close_child_fds(Running* r) {
+    for (int* fd : {&r->fds.out, &r->fds.err, &r->fds.progress}) {
+      if (*fd >= 0) ::close(*fd);
+      *fd = -1;
+    }
+  }
+
+  void try_start(Running* r) {
+    StartHeader header;
+    if (r->input.size() < sizeof header) return;
+    std::memcpy(&header, r->input.data(), sizeof header);
+    if (header.magic != kMagic || header.payload_bytes > kPayloadMost) return fail(r, Stage::kRequest, EINVAL);
+    const std::size_t whole = sizeof header + header.payload_bytes;
+    if (r->input.size() < whole) return;
+    Request request;
+    if (!parse_request(header, r->input.substr(sizeof header, header.payload_bytes), &request)) {
+      return fail(r, Stage::kRequest, EINVAL);
+    }
+    r->input.erase(0, whole);
+    request.environment.push_back(run_prefix_ + std::to_string(r->serial));
+    if (!request.cgroup.empty()) {
+      const std::string name = "rota-" + std::to_string(::getpid()) + "-" + std::to_string(r->serial);
+      if (const int error = r->cgroup.make(request.cgroup, name, header); error != 0) {
+        return fail(r, Stage::kCgroup, error);
+      }
+    }
+    const StartResult started = start_child(request, r->cgroup, r->fds);
+    r->cgroup.close_procs();
+    if (started.pid < 0) return fail(r, started.stage, started.error);
+    close_child_fds(r);
+    r->pid = started.pid;
+    by_pid_.emplace(r->pid, r);
+    by_serial_.emplace(r->serial, r);
+    r->grace_ms = header.grace_ms;
+    if (header.timeout_ms != 0) r->timeout_at = later(now_ms(), header.timeout_ms);
+    if (r->cgroup.is_open()) r->flags |= kFlagCgroup;
+    if (r->cgroup.limits_memory()) r->flags |= kFlagCgroupMemory;
+    if (header.tell_start != 0) send(r, {.kind = ReplyKind::kStarted, .flags = r->flags, .pid = r->pid});
+  }
+
+  void fail(Running* r, Stage stage, int error) {
+    send(r, {.kind = ReplyKind::kFailed, .stage = stage, .error = error});
+    close_child_fds(r);
+    ::close(r->socket);
+    r->socket = -1;
+    if (!r->cgroup.remove()) dying_cgroups_.push_back(r->cgroup);
+    r->over = true;
+  }
+
+  void obey(Running* r) {
+    Command command;
+    std::size_t at = 0;
+    for (; r->input.size() - at >= sizeof command; at += sizeof command) {
+      std::memcpy(&command, r->input.data() + at, sizeof command);
+      if (command.kind == CommandKind::kTerminate) {
+        terminate(r, command.grace_ms);
+      } else if (command.kind == CommandKind::kPause && r->paused_since == 0 && r->kill_at == kNever) {
+        // Not one that has been told to end: it would never get to it.
+        r->paused_since = now_ms();
+        ::kill(-r->pid, SIGSTOP);
+      } else if (command.kind == CommandKind::kResume && r->paused_since != 0) {
+        // The time it was stopped does not count against its timeout.
+        r->timeout_at = later(r->timeout_at, now_ms() - r->paused_since);
+        r->paused_since = 0;
+        ::kill(-r->pid, SIGCONT);
+      }
+    }
+    r->input.erase(0, at);
+  }
+
+  // The socket's buffer has room for both replies, and nobody else writes to it.
+  static void send(const Running* r, const Reply& reply) {
+    if (r->socket >= 0) (void)::send(r->socket, &reply, sizeof reply, MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
+
+  void reap() {
+    signalfd_siginfo info[16];
+    while (::read(children_fd_, info, sizeof info) > 0) {
+    }
+    for (;;) {
+      siginfo_t child{};
+      if (::waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) != 0 || child.si_pid == 0) return;
+      const auto found = by_pid_.find(child.si_pid);
+      if (found != by_pid_.end()) {
+        end(found->second);
+      } else {
+        ::waitpid(child.si_pid, nullptr, 0);
+        sweep();  // Its children are the guard's now.
+      }
+    }
+  }
+
+  void end(Running* r) {
+    by_pid_.erase(r->pid);
+    by_serial_.erase(r->serial);
+    Reply reply{.kind = ReplyKind::kEnded, .pid = r->pid};
+    reply.strays = sweep(r->pid);
+    if (r->told_to_end) reply.strays = 0;  // They are not left behind, only slower.
+    kill_command(r);                       // What is left of the group, while the zombie still holds its number.
+    rusage usage{};
+    ::wait4(r->pid, &reply.status, 0, &usage);
+    if (r->cgroup.killed_for_memory()) r->flags |= kFlagMemory;
+    if (!r->cgroup.remove()) dying_cgroups_.push_back(r->cgroup);
+    reply.flags = r->flags;
+    const auto microseconds = [](const timeval& t) {
+      return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000 + static_cast<std::uint64_t>(t.tv_usec);
+    };
+    reply.user_us = microseconds(usage.ru_utime);
+    reply.system_us = microseconds(usage.ru_stime);
+    reply.max_rss_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+    send(r, reply);
+    if (r->socket >= 0) ::close(r->socket);
+    r->socket = -1;
+    r->over = true;
+  }
+
+  [[nodiscard]] static std::string read_whole(const std::string& path) {
+    std::string text;
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return text;
+    char buffer[16384];
+    for (ssize_t size = 0; (size = ::read(fd, buffer, sizeof buffer)) > 0 && text.size() < (1U << 22);) {
+      text.append(buffer, static_cast<std::size_t>(size));
+    }
+    ::close(fd);
+    return text;
+  }
+
+  // The guard's own children: commands, and what commands left behind.
+  [[nodiscard]] std::vector<pid_t> children() const {
+    std::vector<pid_t> result;
+    const std::string text = read_whole(children_path_);
+    const char* at = text.data();
+    const char* const end = at + text.size();
+    while (at < end) {
+      pid_t pid = 0;
+      const auto [next, error] = std::from_chars(at, end, pid);
+      if (error == std::errc()) result.push_back(pid);
+      at = std::max(next, at) + 1;
+    }
+    return result;
+  }
+
+  // By its environment.
+  [[nodiscard]] bool belongs_to_a_running_command(pid_t pid) const {
+    const std::string environment = read_whole("/proc/" + std::to_string(pid) + "/environ");
+    const std::size_t at = environment.find(run_prefix_);
+    if (at == std::string::npos) return !by_pid_.empty();  // Whose it is is not known: when nothing runs, nobody's.
+    std::uint64_t serial = 0;
+    const char* number = environment.data() + at + run_prefix_.size();
+    std::from_chars(number, environment.data() + environment.size(), serial);
+    return by_serial_.contains(serial);
+  }
+
+  // Kills children that no running command is responsible for; how many. Their own children come to the guard when
+  // they die, and the next sweep finds them.
+  std::uint32_t sweep(pid_t except = 0) {
+    std::uint32_t killed = 0;
+    for (const pid_t pid : children()) {
+      if (pid == except || by_pid_.contains(pid) || belongs_to_a_running_command(pid)) continue;
+      if (::kill(pid, SIGKILL) == 0) ++killed;
+    }
+    return killed;
+  }
+
+  // Until there is no descendant left.
+  void kill_everything() {
+    for (const auto& r : all_) {
+      if (r->pid != 0 && !r->over) kill_command(r.get());
+    }
+    do {
+      for (const pid_t pid : children()) {
+        ::kill(-pid, SIGKILL);  // Only if it leads a group; its members are descendants, too.
+        ::kill(pid, SIGKILL);
+      }
+    } while (::waitpid(-1, nullptr, 0) > 0 || errno == EINTR);
+    for (const auto& r : all_) (void)r->cgroup.remove();
+    for (Cgroup& cgroup : dying_cgroups_) (void)cgroup.remove();
+  }
+
+  const int worker_socket_;
+  const pid_t worker_;
+  const std::string run_prefix_;
+  int children_fd_ = -1;
+  int null_fd_ = -1;
+  int epoll_ = -1;
+  char worker_tag_ = 0, socket_tag_ = 0, children_tag_ = 0;
+  bool worker_gone_ = false;
+  std::uint64_t last_serial_ = 0;
+  std::string children_path_;
+  std::vector<std::unique_ptr<Running>> all_;
+  std::unordered_map<pid_t, Running*> by_pid_;             // Started and not reaped.
+  std::unordered_map<std::uint64_t, Running*> by_serial_;  // The same.
+  std::vector<Cgroup> dying_cgroups_;
+};
+
+int guard_main(int argument_count, char** arguments) {
+  if (argument_count != 3) return 2;
+  const pid_t worker = std::atoi(arguments[1]);
+  // Descriptors 0 to 3 are taken by /dev/null, so that none that is handed over is ever one of them: the child's own
+  // are made by dup2() in any order then.
+  ::close_range(4, ~0U, 0);
+  const int socket = ::fcntl(3, F_DUPFD_CLOEXEC, 4);
+  if (socket < 0 || ::dup2(0, 3) < 0) return 2;
+  take_open_files();
+  return Guard(socket, worker, arguments[2]).run();
+}
+
+}  // namespace
+}  // namespace rota::worker::guard
+
+int main(int argument_count, char** arguments) { return rota::worker::guard::guard_main(argument_count, arguments); }

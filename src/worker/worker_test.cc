@@ -1,0 +1,689 @@
+// The worker against a host that a test plays: over the local bus, handlers mostly in virtual time, commands for real.
+#include "rota/worker.h"
+
+#include <gtest/gtest.h>
+
+#include "bus/local.h"
+#include "fiber/testing.h"
+#include "rota/fiber.h"
+#include "worker/process_testing.h"
+
+namespace rota {
+namespace {
+
+using namespace std::chrono_literals;
+using bus::Acknowledge;
+using bus::Assign;
+using bus::Report;
+using bus::ReportKind;
+using bus::Stop;
+using bus::StopKind;
+using bus::TaskKind;
+using fiber::in_all_modes;
+using fiber::in_virtual_time;
+using worker::testing::in_runtime;
+
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+
+WorkerOptions handlers_only() {
+  WorkerOptions options;
+  options.hardware = Hardware{.cpu_millis = 2000, .memory_bytes = kGiB, .gpus = 2};
+  options.commands = false;
+  return options;
+}
+
+WorkerOptions with_commands() {
+  WorkerOptions options = handlers_only();
+  options.commands = true;
+  options.heartbeat_every = 50ms;
+  return options;
+}
+
+Assign handler_task(std::uint64_t task, const std::string& type, std::string inputs = "{}") {
+  Assign assign;
+  assign.task = task;
+  assign.attempt = 1;
+  assign.term = 1;
+  assign.kind = TaskKind::kHandler;
+  assign.type = type;
+  assign.spec = "{\"inputs\":" + inputs + "}";
+  assign.cpu_millis = 1000;
+  return assign;
+}
+
+Assign command_task(std::uint64_t task, const std::string& script) {
+  Assign assign = handler_task(task, "");
+  assign.kind = TaskKind::kCommand;
+  assign.spec = "{\"run\":\"" + script + "\"}";
+  return assign;
+}
+
+std::string_view name_of(ReportKind kind) {
+  constexpr std::string_view kNames[] = {"started",   "progress", "checkpoint", "log",      "cache",
+                                         "succeeded", "failed",   "cancelled",  "preempted"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+// The host's part: sends, and collects what comes.
+class Host {
+ public:
+  Host(bus::LocalBus& bus, std::string worker) : bus_(bus), worker_(std::move(worker)) {}
+
+  void send(bus::ToWorker message) { ASSERT_TRUE(bus_.host().send(worker_, std::move(message)).ok()); }
+  // The next report of any task, acknowledged if it is final and we acknowledge.
+  Report next() {
+    for (;;) {
+      Result<bus::DeliveryFromWorker> delivery = bus_.host().receive(100s);
+      if (!delivery.ok()) {
+        ADD_FAILURE() << delivery.error().to_string();
+        return {};
+      }
+      EXPECT_TRUE(bus_.host().acknowledge(delivery->id).ok());
+      if (const auto* hello = std::get_if<bus::Register>(&delivery->message)) hellos.push_back(*hello);
+      if (std::holds_alternative<bus::Heartbeat>(delivery->message)) ++heartbeats;
+      if (auto* report = std::get_if<Report>(&delivery->message)) {
+        if (is_final(report->kind) && acknowledging) {
+          send(Acknowledge{.task = report->task, .attempt = report->attempt, .term = report->term});
+        }
+        return *report;
+      }
+    }
+  }
+  // "7 succeeded {...}".
+  std::string next_text() {
+    const Report report = next();
+    std::string text = std::to_string(report.task) + " " + std::string(name_of(report.kind));
+    if (report.kind == ReportKind::kProgress) text += " " + std::to_string(report.permille);
+    if (!report.text.empty()) text += " " + report.text;
+    if (!report.json.empty()) text += " " + report.json;
+    return text;
+  }
+  // Until the final report of this task.
+  Report final(std::uint64_t task) {
+    for (;;) {
+      Report report = next();
+      if (report.task == 0 || (report.task == task && is_final(report.kind))) return report;
+    }
+  }
+
+  bool acknowledging = true;
+  std::vector<bus::Register> hellos;
+  int heartbeats = 0;
+
+ private:
+  bus::LocalBus& bus_;
+  std::string worker_;
+};
+
+// A worker that serves a local bus while `body` plays the host; then it is stopped and must end by itself.
+template <class Prepare, class Body>
+void with_worker(WorkerOptions options, Prepare&& prepare, Body&& body) {
+  bus::LocalBus bus;
+  auto end = bus.connect("w").value();
+  Worker worker(std::move(options));
+  prepare(worker);
+  fiber::with_scope([&](fiber::Nursery& n) {
+    n.launch([&] {
+      const Result<void> ran = worker.run(*end);
+      EXPECT_TRUE(ran.ok()) << ran.error().to_string();
+    });
+    Host host(bus, "w");
+    body(host, worker);
+    worker.stop();
+  });
+}
+
+// Contract: U-2, U-5. It registers what it has, runs a handler with its inputs, and tells all that the handler says.
+TEST(Worker, RunsAHandler) {
+  in_all_modes([] {
+    with_worker(
+        handlers_only(),
+        [](Worker& worker) {
+          ASSERT_TRUE(worker
+                          .handle("add",
+                                  [](TaskContext& task) -> std::string {
+                                    EXPECT_EQ(task.task(), 7U);
+                                    EXPECT_EQ(task.attempt(), 1U);
+                                    EXPECT_EQ(task.stop_reason(), StopReason::kNone);
+                                    EXPECT_FALSE(task.cancel_token().is_cancelled());
+                                    task.progress(12.34, "begun");
+                                    task.checkpoint("{\"step\": 1}");
+                                    task.log("hello");
+                                    task.cache("model", "m1");
+                                    task.progress(50);
+                                    task.progress(200, "over");
+                                    return "{\"got\": " + task.inputs() + "}";
+                                  })
+                          .ok());
+        },
+        [](Host& host, Worker&) {
+          host.send(handler_task(7, "add", "[1, 2]"));
+          EXPECT_EQ(host.next_text(), "7 started");
+          ASSERT_EQ(host.hellos.size(), 1U);
+          EXPECT_EQ(host.hellos[0].cpu_millis, 2000U);
+          EXPECT_EQ(host.hellos[0].memory_bytes, kGiB);
+          EXPECT_EQ(host.hellos[0].gpus, 2U);
+          EXPECT_EQ(host.hellos[0].types, std::vector<std::string>{"add"});
+          EXPECT_FALSE(host.hellos[0].commands);
+          EXPECT_EQ(host.next_text(), "7 progress 123 begun");
+          EXPECT_EQ(host.next_text(), "7 checkpoint {\"step\": 1}");
+          EXPECT_EQ(host.next_text(), "7 log hello");
+          EXPECT_EQ(host.next_text(), "7 cache model m1");
+          std::string last;
+          std::string next = host.next_text();  // One or two more of progress: that depends on the time.
+          while (next.starts_with("7 progress")) {
+            last = next;
+            next = host.next_text();
+          }
+          EXPECT_EQ(last, "7 progress 1000 over");
+          EXPECT_EQ(next, "7 succeeded {\"got\": [1,2]}");
+        });
+  });
+}
+
+// Contract: U-5. What a handler throws, returns that is no JSON, or that is not there, is a failure that says so.
+TEST(Worker, HandlerFailures) {
+  in_all_modes([] {
+    with_worker(
+        handlers_only(),
+        [](Worker& worker) {
+          ASSERT_TRUE(
+              worker.handle("throws", [](TaskContext&) -> std::string { throw std::runtime_error("no luck"); }).ok());
+          ASSERT_TRUE(worker.handle("odd", [](TaskContext&) -> std::string { throw 3; }).ok());
+          ASSERT_TRUE(worker.handle("text", [](TaskContext&) { return std::string("not json"); }).ok());
+          ASSERT_TRUE(worker
+                          .handle("bad-checkpoint",
+                                  [](TaskContext& task) {
+                                    task.checkpoint("{");
+                                    return std::string("1");
+                                  })
+                          .ok());
+          EXPECT_EQ(worker.handle("odd", [](TaskContext&) { return std::string(); }).code(), ErrorCode::kAlreadyExists);
+          EXPECT_EQ(worker.handle("", [](TaskContext&) { return std::string(); }).code(), ErrorCode::kInvalidArgument);
+          EXPECT_EQ(worker.handle("x", nullptr).code(), ErrorCode::kInvalidArgument);
+        },
+        [](Host& host, Worker&) {
+          const auto failed = [&](const Assign& assign, const std::string& part) {
+            host.send(assign);
+            const Report report = host.final(assign.task);
+            EXPECT_EQ(report.kind, ReportKind::kFailed);
+            EXPECT_NE(report.text.find(part), std::string::npos) << report.text;
+          };
+          failed(handler_task(1, "throws"), "no luck");
+          failed(handler_task(2, "odd"), "no std::exception");
+          failed(handler_task(3, "text"), "the handler's result: not valid JSON");
+          failed(handler_task(4, "bad-checkpoint"), "a checkpoint: not valid JSON");
+          failed(handler_task(5, "thorws"), "no handler for 'thorws'; did you mean 'throws'?");
+          failed(command_task(6, "true"), "runs handlers, no commands");
+          Assign bad = handler_task(7, "text");
+          bad.spec = "{\"inptus\": 1}";
+          failed(bad, "the task's specification: unknown member inptus; did you mean 'inputs'?");
+          Assign large = handler_task(8, "text");
+          large.cpu_millis = 2001;
+          failed(large, "this worker has 2000");
+          large = handler_task(9, "text");
+          large.gpu_mask = 4;
+          failed(large, "2 devices");
+        });
+  });
+}
+
+// Contract: U-5. Cancel wakes a handler that waits; it can still save a checkpoint; preempting says so. A handler that
+// succeeds nevertheless has succeeded.
+TEST(Worker, StopsAHandler) {
+  in_all_modes([] {
+    with_worker(
+        handlers_only(),
+        [](Worker& worker) {
+          ASSERT_TRUE(worker
+                          .handle("wait",
+                                  [](TaskContext& task) -> std::string {
+                                    task.log("up");
+                                    try {
+                                      fiber::Event never;
+                                      never.wait();
+                                    } catch (const fiber::Cancelled&) {
+                                      EXPECT_TRUE(task.cancel_token().is_cancelled());
+                                      EXPECT_NE(task.stop_reason(), StopReason::kNone);
+                                      task.checkpoint("{\"saved\": true}");
+                                      if (task.inputs() == "1") return "\"done anyway\"";
+                                      throw;
+                                    }
+                                    return "0";
+                                  })
+                          .ok());
+        },
+        [](Host& host, Worker&) {
+          const auto stop = [&](std::uint64_t task, StopKind kind, const char* inputs) {
+            host.send(handler_task(task, "wait", inputs));
+            while (host.next().kind != ReportKind::kLog) {
+            }
+            host.send(Stop{.task = task, .attempt = 1, .term = 1, .kind = kind});
+            EXPECT_EQ(host.next().json, "{\"saved\": true}");
+            return host.final(task);
+          };
+          EXPECT_EQ(stop(1, StopKind::kCancel, "0").kind, ReportKind::kCancelled);
+          EXPECT_EQ(stop(2, StopKind::kPreempt, "0").kind, ReportKind::kPreempted);
+          const Report anyway = stop(3, StopKind::kCancel, "1");
+          EXPECT_EQ(anyway.kind, ReportKind::kSucceeded);
+          EXPECT_EQ(anyway.json, "\"done anyway\"");
+        });
+  });
+}
+
+// Contract: U-5. Paused, a handler stops at its next word; resumed, it goes on; a time limit ends it.
+TEST(Worker, PausesAndLimitsAHandler) {
+  in_virtual_time([] {
+    with_worker(
+        handlers_only(),
+        [](Worker& worker) {
+          ASSERT_TRUE(worker
+                          .handle("tick",
+                                  [](TaskContext& task) -> std::string {
+                                    for (int i = 1; i <= 10; ++i) {
+                                      if (!fiber::sleep_for(1s).ok())
+                                        throw fiber::Cancelled(fiber::CancelReason::kExplicit);
+                                      task.log(std::to_string(i));
+                                    }
+                                    return "10";
+                                  })
+                          .ok());
+        },
+        [](Host& host, Worker&) {
+          host.send(handler_task(1, "tick"));
+          EXPECT_EQ(host.next_text(), "1 started");
+          EXPECT_EQ(host.next_text(), "1 log 1");
+          host.send(Stop{.task = 1, .attempt = 1, .term = 1, .kind = StopKind::kPause});
+          const std::chrono::nanoseconds paused_at = fiber::now();
+          ASSERT_TRUE(fiber::sleep_for(60s).ok());
+          host.send(Stop{.task = 1, .attempt = 1, .term = 1, .kind = StopKind::kResume});
+          EXPECT_EQ(host.next_text(), "1 log 2");
+          EXPECT_GE(fiber::now() - paused_at, 60s);
+          EXPECT_EQ(host.final(1).json, "10");
+          Assign limited = handler_task(2, "tick");
+          limited.spec = "{\"timeout_ms\": 3500}";
+          host.send(limited);
+          const Report late = host.final(2);
+          EXPECT_EQ(late.kind, ReportKind::kFailed);
+          EXPECT_EQ(late.text, "ran longer than its limit of 3s500ms");
+        });
+  });
+}
+
+// Contract: U-2. Tasks start in the order of their arrival, as soon as the first in line fits: a large one is not
+// overtaken by a small one that would fit.
+TEST(Worker, StrictOrderWithinResources) {
+  in_virtual_time([] {
+    with_worker(
+        handlers_only(),
+        [](Worker& worker) {
+          ASSERT_TRUE(worker
+                          .handle("sleep",
+                                  [](TaskContext&) -> std::string {
+                                    (void)fiber::sleep_for(1s);
+                                    return "0";
+                                  })
+                          .ok());
+        },
+        [](Host& host, Worker&) {
+          Assign small = handler_task(1, "sleep");
+          host.send(small);
+          Assign large = handler_task(2, "sleep");
+          large.cpu_millis = 2000;
+          host.send(large);
+          small.task = 3;
+          host.send(small);
+          EXPECT_EQ(host.next_text(), "1 started");
+          EXPECT_EQ(host.next_text(), "1 succeeded 0");
+          EXPECT_EQ(host.next_text(), "2 started");
+          EXPECT_EQ(host.next_text(), "2 succeeded 0");
+          EXPECT_EQ(host.next_text(), "3 started");
+          EXPECT_EQ(host.next_text(), "3 succeeded 0");
+          // Cancelled in the queue: it never starts, and the one behind it does.
+          host.send(handler_task(4, "sleep"));
+          EXPECT_EQ(host.next_text(), "4 started");
+          large.task = 5;
+          host.send(large);
+          small.task = 6;
+          host.send(small);
+          host.send(Stop{.task = 5, .attempt = 1, .term = 1, .kind = StopKind::kCancel});
+          EXPECT_EQ(host.next_text(), "5 cancelled before it began");
+          EXPECT_EQ(host.next_text(), "6 started");
+          EXPECT_EQ(host.final(6).kind, ReportKind::kSucceeded);
+        });
+  });
+}
+
+// Contract: U-1. Messages that come twice, late, or from an older leader change nothing.
+TEST(Worker, IgnoresWhatIsNoNews) {
+  in_virtual_time([] {
+    int runs = 0;
+    with_worker(
+        handlers_only(),
+        [&](Worker& worker) {
+          ASSERT_TRUE(worker
+                          .handle("count",
+                                  [&runs](TaskContext& task) -> std::string {
+                                    ++runs;
+                                    if (!fiber::sleep_for(1s).ok())
+                                      throw fiber::Cancelled(fiber::CancelReason::kExplicit);
+                                    return std::to_string(task.attempt());
+                                  })
+                          .ok());
+        },
+        [&](Host& host, Worker&) {
+          Assign assign = handler_task(1, "count");
+          assign.attempt = 2;
+          assign.term = 5;
+          host.send(assign);
+          host.send(assign);  // Twice.
+          Assign stale = assign;
+          stale.attempt = 1;
+          host.send(stale);
+          Assign deposed = handler_task(2, "count");
+          deposed.term = 4;
+          host.send(deposed);
+          host.send(Stop{.task = 1, .attempt = 2, .term = 4, .kind = StopKind::kCancel});
+          host.send(Stop{.task = 1, .attempt = 1, .term = 5, .kind = StopKind::kCancel});
+          host.send(Stop{.task = 9, .attempt = 1, .term = 5, .kind = StopKind::kCancel});
+          EXPECT_EQ(host.next_text(), "1 started");
+          EXPECT_EQ(host.next_text(), "1 succeeded 2");
+          EXPECT_EQ(runs, 1);
+          // A new leader takes a running attempt over: its reports are then under the new term.
+          assign.attempt = 3;
+          host.send(assign);
+          EXPECT_EQ(host.next_text(), "1 started");
+          assign.term = 6;
+          host.send(assign);
+          const Report report = host.final(1);
+          EXPECT_EQ(report.term, 6U);
+          EXPECT_EQ(report.attempt, 3U);
+          EXPECT_EQ(runs, 2);
+          // A newer attempt of a task that still runs: the older is stopped and says no more; the newer runs.
+          assign.attempt = 4;
+          host.send(assign);
+          EXPECT_EQ(host.next_text(), "1 started");
+          assign.attempt = 5;
+          host.send(assign);
+          EXPECT_EQ(host.next_text(), "1 started");
+          EXPECT_EQ(host.next_text(), "1 succeeded 5");
+          EXPECT_GE(runs, 3);  // The older may have been stopped before its first instruction.
+        });
+  });
+}
+
+// Contract: U-1, U-4. A final report that nobody acknowledges is sent again, until somebody does.
+TEST(Worker, FinalReportsUntilAcknowledged) {
+  in_virtual_time([] {
+    with_worker(
+        handlers_only(),
+        [](Worker& worker) { ASSERT_TRUE(worker.handle("one", [](TaskContext&) { return std::string("1"); }).ok()); },
+        [](Host& host, Worker&) {
+          host.acknowledging = false;
+          host.send(handler_task(1, "one"));
+          EXPECT_EQ(host.next_text(), "1 started");
+          const std::chrono::nanoseconds start = fiber::now();
+          for (int i = 0; i < 3; ++i) EXPECT_EQ(host.next_text(), "1 succeeded 1");
+          EXPECT_GE(fiber::now() - start, 10s);
+          // The host asks again, because it has forgotten: the same end, and no second run.
+          host.send(handler_task(1, "one"));
+          EXPECT_EQ(host.next_text(), "1 succeeded 1");
+          host.acknowledging = true;
+          EXPECT_EQ(host.next_text(), "1 succeeded 1");
+          const int before = host.heartbeats;
+          host.send(handler_task(2, "one"));
+          EXPECT_EQ(host.next_text(), "2 started");
+          EXPECT_EQ(host.next_text(), "2 succeeded 1");
+          EXPECT_GE(before, 3);
+        });
+  });
+}
+
+// A bus that can be cut.
+class Cut : public bus::WorkerEnd {
+ public:
+  explicit Cut(bus::WorkerEnd& end) : end_(end) {}
+  Result<bus::DeliveryToWorker> receive(std::chrono::nanoseconds limit) override {
+    if (away) return ErrorCode::kUnavailable;
+    return end_.receive(std::min<std::chrono::nanoseconds>(limit, 10ms));
+  }
+  Result<void> acknowledge(std::uint64_t id) override { return away ? ErrorCode::kUnavailable : end_.acknowledge(id); }
+  Result<void> send(bus::FromWorker message) override {
+    return away ? ErrorCode::kUnavailable : end_.send(std::move(message));
+  }
+  bool away = false;
+
+ private:
+  bus::WorkerEnd& end_;
+};
+
+// Contract: U-4. A worker that loses the bus finishes what it runs and reports it when the bus is back, with a new
+// registration that says what it holds.
+TEST(Worker, LosesTheBusAndReportsLater) {
+  in_virtual_time([] {
+    bus::LocalBus bus;
+    auto end = bus.connect("w").value();
+    Cut cut(*end);
+    Worker worker(handlers_only());
+    int runs = 0;
+    ASSERT_TRUE(worker
+                    .handle("slow",
+                            [&](TaskContext&) -> std::string {
+                              (void)fiber::sleep_for(10s);
+                              ++runs;
+                              return "1";
+                            })
+                    .ok());
+    fiber::with_scope([&](fiber::Nursery& n) {
+      n.launch([&] { EXPECT_TRUE(worker.run(cut).ok()); });
+      Host host(bus, "w");
+      host.send(handler_task(1, "slow"));
+      EXPECT_EQ(host.next_text(), "1 started");
+      cut.away = true;
+      ASSERT_TRUE(fiber::sleep_for(60s).ok());
+      EXPECT_EQ(runs, 1);
+      cut.away = false;
+      EXPECT_EQ(host.next_text(), "1 succeeded 1");
+      ASSERT_EQ(host.hellos.size(), 2U);
+      ASSERT_EQ(host.hellos[1].held.size(), 1U);
+      EXPECT_EQ(host.hellos[1].held[0].task, 1U);
+      worker.stop();
+    });
+  });
+}
+
+// Contract: U-2. Merged tasks: one run, an array of results, a report for each.
+TEST(Worker, MergedTasks) {
+  in_all_modes([] {
+    with_worker(
+        handlers_only(),
+        [](Worker& worker) {
+          ASSERT_TRUE(worker
+                          .handle("batch",
+                                  [](TaskContext& task) -> std::string {
+                                    EXPECT_EQ(task.merged_inputs(), (std::vector<std::string>{"1", "{\"x\":2}"}));
+                                    return task.inputs();
+                                  })
+                          .ok());
+          ASSERT_TRUE(worker.handle("short", [](TaskContext&) { return std::string("[1]"); }).ok());
+        },
+        [](Host& host, Worker&) {
+          Assign merged = handler_task(10, "batch");
+          merged.children = {{.task = 11, .attempt = 1, .inputs = "1"},
+                             {.task = 12, .attempt = 3, .inputs = "{\"x\":2}"}};
+          host.send(merged);
+          EXPECT_EQ(host.next_text(), "10 started");
+          EXPECT_EQ(host.next_text(), "11 succeeded 1");
+          const Report second = host.next();
+          EXPECT_EQ(second.task, 12U);
+          EXPECT_EQ(second.attempt, 3U);
+          EXPECT_EQ(second.json, "{\"x\":2}");
+          EXPECT_EQ(host.next_text(), "10 succeeded [1,{\"x\":2}]");
+          merged.task = 20;
+          merged.type = "short";
+          host.send(merged);
+          EXPECT_EQ(host.final(20).kind, ReportKind::kFailed);
+        });
+  });
+}
+
+// Contract: U-2. stop() gives back what waits and lets end what runs; a closed bus does the same.
+TEST(Worker, Stops) {
+  in_virtual_time([] {
+    for (const bool close : {false, true}) {
+      bus::LocalBus bus;
+      auto end = bus.connect("w").value();
+      Worker worker(handlers_only());
+      int ended = 0;
+      ASSERT_TRUE(worker
+                      .handle("sleep",
+                              [&](TaskContext&) -> std::string {
+                                (void)fiber::sleep_for(10s);
+                                ++ended;
+                                return "1";
+                              })
+                      .ok());
+      fiber::with_scope([&](fiber::Nursery& n) {
+        n.launch([&] {
+          EXPECT_TRUE(worker.run(*end).ok());
+          EXPECT_EQ(worker.run(*end).code(), ErrorCode::kFailedPrecondition);
+        });
+        Host host(bus, "w");
+        for (std::uint64_t task = 1; task <= 3; ++task) host.send(handler_task(task, "sleep"));
+        EXPECT_EQ(host.next_text(), "1 started");
+        EXPECT_EQ(host.next_text(), "2 started");
+        if (close) {
+          bus.close();
+        } else {
+          worker.stop();
+          EXPECT_EQ(host.next_text(), "3 preempted the worker stops");
+          EXPECT_EQ(host.final(2).kind, ReportKind::kSucceeded);
+        }
+      });
+      EXPECT_EQ(ended, 2);
+    }
+  });
+}
+
+// Contract: U-5. Cancelling the worker's task cancels the handlers.
+TEST(Worker, Cancelled) {
+  in_all_modes([] {
+    bus::LocalBus bus;
+    auto end = bus.connect("w").value();
+    Worker worker(handlers_only());
+    bool woken = false;
+    ASSERT_TRUE(worker
+                    .handle("wait",
+                            [&](TaskContext& task) -> std::string {
+                              task.log("up");
+                              fiber::Event never;
+                              try {
+                                never.wait();
+                              } catch (const fiber::Cancelled&) {
+                                woken = true;
+                                throw;
+                              }
+                              return "1";
+                            })
+                    .ok());
+    fiber::with_scope([&](fiber::Nursery& n) {
+      auto running = n.spawn([&] { return worker.run(*end).code(); });
+      Host host(bus, "w");
+      host.send(handler_task(1, "wait"));
+      while (host.next().kind != ReportKind::kLog) {
+      }
+      running.cancel();
+      running.wait();
+    });
+    EXPECT_TRUE(woken);
+  });
+}
+
+// Contract: U-2, U-3. Commands over the bus: result, failure, progress, cancel, devices.
+TEST(Worker, RunsCommands) {
+  in_runtime([] {
+    with_worker(
+        with_commands(), [](Worker&) {},
+        [](Host& host, Worker&) {
+          host.send(command_task(1, "echo progress 50 half >&3; echo words; echo 42"));
+          EXPECT_EQ(host.next_text(), "1 started");
+          EXPECT_EQ(host.next_text(), "1 progress 500 half");
+          const Report done = host.next();
+          EXPECT_EQ(done.json, "42");
+          EXPECT_EQ(worker::testing::read_text(done.log_path), "words\n42\n");
+          EXPECT_GT(done.max_rss_bytes, 0U);
+
+          host.send(command_task(2, "echo sorry >&2; exit 9"));
+          EXPECT_EQ(host.final(2).text, "exit status 9; its last words: sorry");
+
+          Assign missing = command_task(3, "");
+          missing.spec = "{\"run\": [\"rota-no-such-program\"]}";
+          host.send(missing);
+          EXPECT_EQ(host.final(3).text.find("could not start: there is no program 'rota-no-such-program' in PATH"), 0U);
+
+          host.send(command_task(4, "echo log up >&3; sleep 1000"));
+          while (host.next().kind != ReportKind::kLog) {
+          }
+          host.send(Stop{.task = 4, .attempt = 1, .term = 1, .kind = StopKind::kCancel});
+          const Report cancelled = host.final(4);
+          EXPECT_EQ(cancelled.kind, ReportKind::kCancelled);
+          EXPECT_EQ(cancelled.text, "killed by signal 15 (Terminated)");
+
+          host.send(command_task(5, "echo log up >&3; sleep 1000"));
+          while (host.next().kind != ReportKind::kLog) {
+          }
+          host.send(Stop{.task = 5, .attempt = 1, .term = 1, .kind = StopKind::kPause});
+          host.send(Stop{.task = 5, .attempt = 1, .term = 1, .kind = StopKind::kPreempt});
+          EXPECT_EQ(host.final(5).kind, ReportKind::kPreempted);
+
+          Assign devices = command_task(6, "echo \\\"[$CUDA_VISIBLE_DEVICES]\\\"");
+          devices.gpu_mask = 3;
+          host.send(devices);
+          EXPECT_EQ(host.final(6).json, "[0,1]");
+          Assign none = command_task(7, "echo \\\"[$CUDA_VISIBLE_DEVICES]\\\"");
+          host.send(none);
+          EXPECT_EQ(host.final(7).json, "[]");
+        });
+  });
+}
+
+// Contract: U-3. Commands that misbehave do not keep others from running.
+TEST(Worker, MisbehavingCommands) {
+  in_runtime([] {
+    with_worker(
+        with_commands(), [](Worker&) {},
+        [](Host& host, Worker&) {
+          Assign stubborn = command_task(1, "");
+          stubborn.spec =
+              "{\"run\": \"trap '' TERM; while :; do sleep 1000; done\", \"timeout_ms\": 50, \"grace_ms\": 50}";
+          host.send(stubborn);
+          host.send(command_task(2, "yes | head -c 20000000"));
+          host.send(command_task(3, "(setsid sleep 1000 &) ; sleep 0.05"));
+          host.send(command_task(4, "echo fine"));
+          std::map<std::uint64_t, Report> ends;
+          while (ends.size() < 4) {
+            const Report report = host.next();
+            if (is_final(report.kind)) ends[report.task] = report;
+          }
+          EXPECT_EQ(ends[1].text, "ran longer than its limit of 50ms; it ignored TERM and was killed");
+          EXPECT_EQ(ends[2].json, "\"y\"");
+          EXPECT_EQ(ends[3].kind, ReportKind::kSucceeded);
+          EXPECT_EQ(ends[4].json, "\"fine\"");
+        });
+  });
+}
+
+// Contract: U-2. What is detected is what this process may use.
+TEST(Hardware, Detected) {
+  const Hardware hardware = Hardware::detect();
+  EXPECT_GE(hardware.cpu_millis, 1U);
+  EXPECT_LE(hardware.cpu_millis, 1000U * static_cast<unsigned>(::sysconf(_SC_NPROCESSORS_ONLN)));
+  EXPECT_GE(hardware.memory_bytes, 1U << 20);
+  Worker given(handlers_only());
+  EXPECT_EQ(given.hardware().cpu_millis, 2000U);
+  Worker detected(WorkerOptions{});
+  EXPECT_EQ(detected.hardware().cpu_millis, hardware.cpu_millis);
+}
+
+}  // namespace
+}  // namespace rota

@@ -88,19 +88,22 @@ TaskId Decision::broken_need(const Workflow& workflow, std::uint32_t stage) cons
 }
 
 // The task again (a gang as a whole; none: everything that did not succeed), and then, in the order of the graph, what
-// was cancelled because of others and lacks nothing any more.
+// needs it, was cancelled because of others, and lacks nothing any more.
 void Decision::retry(const Workflow& workflow, TaskId id) {
   std::vector<std::uint32_t> stages(workflow.stages.size());
   for (std::uint32_t s = 0; s < stages.size(); ++s) stages[workflow.dag.order(graph::TaskRef(s + 1))] = s;
+  std::vector<bool> reached(stages.size(), id.is_none());
+  if (!id.is_none()) reached[workflow.tasks[id.index()].stage] = true;
   for (const std::uint32_t s : stages) {
     const StageState& range = workflow.stages[s];
-    if (range.unfinished == 0) continue;
+    if (!reached[s]) continue;
+    for (const graph::TaskRef child : workflow.dag.children(graph::TaskRef(s + 1))) reached[child.value() - 1] = true;
     const bool own = !id.is_none() && workflow.tasks[id.index()].stage == s;
-    if (!own && !broken_need(workflow, s).is_none()) continue;
+    if (range.unfinished == 0 || (!own && !broken_need(workflow, s).is_none())) continue;
     for (std::uint32_t t = range.first; t < range.first + range.count; ++t) {
       const Task& task = workflow.tasks[t];
       if (task.state != TaskState::kFailed && task.state != TaskState::kCancelled) continue;
-      const bool because = task.state == TaskState::kCancelled && task.extra != nullptr && !task.extra->root.is_none();
+      const bool because = !own && task.state == TaskState::kCancelled && task.extra != nullptr && !task.extra->root.is_none();
       const bool meant = id.is_none() || TaskId(workflow.id, t) == id || (own && workflow.template_of(task).gang);
       if (meant || because) emit(TaskRequeued{TaskId(workflow.id, t), RequeueReason::kRetried, 0, 0});
     }

@@ -114,9 +114,10 @@ void Decision::stopped(TaskId id) {
     case StopReason::kGang: {
       const StageState& stage = workflow.stages[task.stage];
       for (std::uint32_t t = stage.first; t < stage.first + stage.count; ++t) {
-        const TaskState other = workflow.tasks[t].state;
-        if (other != TaskState::kFailed && other != TaskState::kCancelled) continue;
-        cancel(id, TaskId(workflow.id, t));  // The gang will never be whole again.
+        const Task& other = workflow.tasks[t];
+        if (other.state != TaskState::kFailed && other.state != TaskState::kCancelled) continue;
+        const TaskId root = other.extra == nullptr ? TaskId() : other.extra->root;
+        cancel(id, root.is_none() ? TaskId(workflow.id, t) : root);  // The gang will never be whole again.
         return;
       }
       emit(TaskRequeued{id, RequeueReason::kGang, 0, 0});

@@ -20,7 +20,7 @@ std::uint64_t seeds() {
 
 RandomFleet::Options options_of(std::uint64_t seed) {
   RandomFleet::Options options;
-  options.workers = 1 + seed % 6;
+  options.workers = static_cast<std::uint32_t>(1 + seed % 6);
   options.policy.mode = static_cast<DispatchMode>(seed % 4);
   options.policy.selection = static_cast<Selection>(seed / 4 % 7);
   options.policy.max_queue_per_worker = seed % 3;

@@ -78,16 +78,22 @@ class TextWriter {
     }
   }
 
-  // Those that are not their default, with `before` in front of the first.
+  // Those that are not their default, with `before` in front of the first. Enumerators of a command, an event or a
+  // reasoning say what it is about: a default one ("succeeded", "pause") is left out only if it is "none".
   template <class T>
   void fields(const T& value, std::string_view before) {
+    constexpr bool kTells = detail::HasName<T> || std::is_same_v<T, Reasoning>;
     const std::vector<std::string> defaults = default_members<T>();
     std::size_t number = 0;
     std::string bytes;
     T::fields(value, [&](std::string_view name, const auto& member) {
       bytes.clear();
       encode(member, bytes);
-      if (bytes == defaults[number++]) return;
+      bool left_out = bytes == defaults[number++];
+      if constexpr (kTells && std::is_enum_v<std::remove_cvref_t<decltype(member)>>) {
+        left_out = to_string(member) == "none";
+      }
+      if (left_out) return;
       out_.append(before).append(name).push_back('=');
       this->value(member);
       before = " ";

@@ -30,6 +30,13 @@ TEST(TextTest, ALineForEach) {
             "TaskAssigned task=wf-1.0 attempt=1 worker=worker-2 members=[{task=wf-2.7 attempt=3}] "
             "reasoning={why=score candidates=3 score=-5}");
   EXPECT_EQ(to_text(Command(Tick{})), "Tick");
+  EXPECT_EQ(to_text(Event(WorkflowEnded{})), "WorkflowEnded outcome=succeeded");
+  EXPECT_EQ(to_text(Event(TaskAssigned{})), "TaskAssigned");
+  assigned.members.clear();
+  assigned.reasoning = {};
+  assigned.reasoning.candidates = 1;
+  EXPECT_EQ(to_text(Event(assigned)),
+            "TaskAssigned task=wf-1.0 attempt=1 worker=worker-2 reasoning={why=only_worker_available candidates=1}");
   EXPECT_EQ(to_text(Command(Heartbeats{{"a", "two words", "",
                                         "Gr\xc3\xbc\xc3\x9f"
                                         "e",

@@ -161,7 +161,7 @@ TEST(References, TheResultIsBounded) {
             ErrorCode::kTooLarge);
 }
 
-// B-11 asks which references hand on a parent's weights.
+// Stickiness goes by which references hand on a parent's weights.
 TEST(References, WeightsAreRecognisedByWhereTheyComeFromOrGoTo) {
   const auto first = [](std::string_view payload) { return find_references(payload)->front(); };
   EXPECT_TRUE(hands_on_weights(first(R"({"inputs": {"adapter_path": "${sft.result.out}"}})")));

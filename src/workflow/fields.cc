@@ -163,7 +163,7 @@ bool Fields::boolean(std::string_view key, bool& out) const {
   return true;
 }
 
-bool Fields::duration_ms(std::string_view key, std::int64_t& out) const {
+bool Fields::duration_ms(std::string_view key, std::int64_t& out, std::int64_t most_ms) const {
   const Node* node = find(key);
   if (node == nullptr) return false;
   if (node->kind != Node::Kind::kScalar) {
@@ -176,11 +176,12 @@ bool Fields::duration_ms(std::string_view key, std::int64_t& out) const {
                    std::string(key) + ": '" + printable(reading_.text(*node), 40) + "' " + duration.error().message);
     return false;
   }
-  if (duration->count() <= 0) {
-    wrong(key, *node, "a duration greater than 0, like 10s");
+  constexpr std::int64_t kNanosPerMilli = 1'000'000;
+  if (duration->count() <= 0 || duration->count() > most_ms * kNanosPerMilli) {
+    wrong(key, *node,
+          "greater than 0 and at most " + format_duration(Duration(most_ms * kNanosPerMilli)) + ", like 10s");
     return false;
   }
-  constexpr std::int64_t kNanosPerMilli = 1'000'000;
   out = (duration->count() - 1) / kNanosPerMilli + 1;
   return true;
 }
@@ -197,8 +198,8 @@ bool Fields::bytes(std::string_view key, std::int64_t& out) const {
     reading_.wrong(*node, std::string(key) + ": '" + printable(reading_.text(*node), 40) + "' " + size.error().message);
     return false;
   }
-  if (size->count > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
-    wrong(key, *node, "less than 8EiB");
+  if (size->count > static_cast<std::uint64_t>(kMostSize)) {
+    wrong(key, *node, "at most " + format_bytes(ByteSize{static_cast<std::uint64_t>(kMostSize)}));
     return false;
   }
   out = static_cast<std::int64_t>(size->count);

@@ -21,6 +21,10 @@
 
 namespace rota::workflow {
 
+// What the brain takes at most.
+inline constexpr std::int64_t kMostSize = std::int64_t{1} << 50;              // 1PiB
+inline constexpr std::int64_t kMostMillis = 1'000LL * 3600 * 24 * 365 * 100;  // A hundred years.
+
 // What every reader needs.
 struct Reading {
   const Document& document;
@@ -44,7 +48,7 @@ class Fields {
   bool integer(std::string_view key, std::int64_t least, std::int64_t most, std::int64_t& out) const;
   bool boolean(std::string_view key, bool& out) const;
   // Rounded up to milliseconds.
-  bool duration_ms(std::string_view key, std::int64_t& out) const;
+  bool duration_ms(std::string_view key, std::int64_t& out, std::int64_t most_ms = kMostMillis) const;
   bool bytes(std::string_view key, std::int64_t& out) const;
   // A decimal with at most `digits` after the point, in units of the last of them: 1.5 with 3 is 1500.
   bool decimal(std::string_view key, int digits, std::int64_t least, std::int64_t most, std::int64_t& out) const;

@@ -61,7 +61,7 @@ class FleetReader {
       spec.gpus.assign(static_cast<std::size_t>(devices.count), {devices.model, devices.memory_bytes});
     }
     fields.text("zone", spec.zone);
-    fields.decimal("cost_per_hour", 6, 0, 1'000'000 * kMicro, spec.cost_microdollars_per_hour);
+    fields.decimal("cost_per_hour", 6, 0, 9'000 * kMicro, spec.cost_microdollars_per_hour);
     fields.texts("capabilities", spec.capabilities);
     std::vector<std::pair<std::string, std::string>> labels;
     fields.pairs("labels", labels);

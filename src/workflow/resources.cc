@@ -8,6 +8,7 @@ namespace rota::workflow {
 namespace {
 
 constexpr std::int64_t kMostGpus = 64;
+constexpr std::int64_t kMostBackoffMs = 1'000LL * 3600 * 24 * 10;
 
 void read_hardware(Reading& reading, const Node& node, fleet::Requirements& io) {
   const Fields hardware(reading, node, keys().hardware);
@@ -31,9 +32,9 @@ void read_resources(Reading& reading, const Node& node, StageDefaults& io) {
 
 void read_retry(Reading& reading, const Node& node, fleet::Retry& io) {
   const Fields retry(reading, node, keys().retry);
-  retry.duration_ms("backoff", io.backoff_ms);
+  retry.duration_ms("backoff", io.backoff_ms, kMostBackoffMs);
   retry.decimal("factor", 3, 1'000, 100'000, io.backoff_factor_permille);
-  retry.duration_ms("max_backoff", io.backoff_most_ms);
+  retry.duration_ms("max_backoff", io.backoff_most_ms, kMostBackoffMs);
   retry.decimal("memory_factor", 3, 1'000, 100'000, io.memory_factor_permille);
 }
 

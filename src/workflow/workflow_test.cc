@@ -203,7 +203,6 @@ TEST(Workflow, AMatrixIsEveryCombination) {
   EXPECT_THAT(file.spec.templates, SizeIs(1));
 }
 
-// B-22 asks for stages whose replicas start together.
 TEST(Workflow, ReplicasAreAGang) {
   const WorkflowFile file =
       spec("  stages:\n    - {name: t, run: x, replicas: 3}\n    - {name: u, run: x, replicas: 1}\n");

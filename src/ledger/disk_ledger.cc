@@ -376,14 +376,15 @@ Result<std::vector<Record>> DiskLedger::read(std::uint64_t from, std::size_t max
   return off_worker([&]() -> Result<std::vector<Record>> {
     const sync::MutexLock read_guard(s.read_mutex);
     if (s.reader == nullptr) return detail::closed_error();
+    detail::Connection& reader = *s.reader;
     std::vector<Record> found;
     std::size_t bytes = 0;
-    ROTA_TRY(s.reader->transaction([&]() -> Result<void> {
+    ROTA_TRY(reader.transaction([&]() -> Result<void> {
       // Compaction may have gone on since; meta is of the same moment as the records.
-      ROTA_TRY_ASSIGN(const detail::Meta meta, detail::read_meta(*s.reader));
+      ROTA_TRY_ASSIGN(const detail::Meta meta, detail::read_meta(reader));
       ROTA_TRY(detail::check_read(from, meta.base + 1));
       const std::uint64_t to = std::min<std::uint64_t>(last, from + std::min<std::uint64_t>(max_records, last) - 1);
-      return detail::scan_records(*s.reader, from, to, [&](std::uint64_t index, std::string_view record) {
+      return detail::scan_records(reader, from, to, [&](std::uint64_t index, std::string_view record) {
         bytes += record.size();
         if (bytes > kMaxReadBytes && !found.empty()) return false;
         found.push_back({index, std::string(record)});
@@ -434,9 +435,10 @@ Result<std::optional<Snapshot>> DiskLedger::latest_snapshot() {
   return off_worker([&]() -> Result<std::optional<Snapshot>> {
     const sync::MutexLock read_guard(s.read_mutex);
     if (s.reader == nullptr) return detail::closed_error();
+    detail::Connection& reader = *s.reader;
     std::optional<Snapshot> found;
-    ROTA_TRY(s.reader->transaction([&]() -> Result<void> {
-      ROTA_TRY_ASSIGN(found, detail::read_snapshot(*s.reader));
+    ROTA_TRY(reader.transaction([&]() -> Result<void> {
+      ROTA_TRY_ASSIGN(found, detail::read_snapshot(reader));
       return {};
     }));
     return found;

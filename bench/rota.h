@@ -17,6 +17,7 @@ std::span<const Work> rota_task_works();
 std::span<const Work> rota_waiting_works();
 std::span<const Work> rota_flow_works();
 std::span<const Work> rota_ledger_works();
+std::span<const Work> rota_fleet_works();
 
 // `open`, or `service` for the metered rows (P-15). Set by main before any work.
 inline fiber::Profile profile = fiber::Profile::kOpen;

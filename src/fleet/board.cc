@@ -58,6 +58,7 @@ void Board::clear() {
   }
   shapes_.clear();
   free_shapes_.clear();
+  unused_shapes_.clear();
   shape_index_.clear();
   open_.clear();
   ready_ = 0;
@@ -400,9 +401,18 @@ void Board::release(ShapeRef ref) {
   ROTA_ASSERT(shape.uses > 0);
   if (--shape.uses > 0) return;
   ROTA_ASSERT(shape.ready == 0 && shape.open_at == kNoShape);
-  shape_index_.erase(shape.key);
-  shapes_[ref].reset();
-  free_shapes_.push_back(ref);
+  if (shape.unused) return;
+  shape.unused = true;
+  unused_shapes_.push_back(ref);
+  while (unused_shapes_.size() > kUnusedShapes) {
+    const ShapeRef oldest = unused_shapes_.front();
+    unused_shapes_.pop_front();
+    shapes_[oldest]->unused = false;
+    if (shapes_[oldest]->uses > 0) continue;  // It came back into use.
+    shape_index_.erase(shapes_[oldest]->key);
+    shapes_[oldest].reset();
+    free_shapes_.push_back(oldest);
+  }
 }
 
 void Board::release_templates(Workflow& workflow) {

@@ -123,7 +123,8 @@ struct CacheHolders {
 
 struct Shape {
   ShapeKey key{};
-  std::uint32_t uses = 0;   // Templates and ready tasks that know its number; 0: the number is free.
+  std::uint32_t uses = 0;   // Templates and ready tasks that know its number; 0: kept for the next one, for a while.
+  bool unused = false;      // In the list of those.
   std::uint32_t ready = 0;  // Ready tasks.
   std::uint32_t start = 0;  // Workers that could start one now; then those with room in their queues.
   std::uint32_t queue = 0;
@@ -212,6 +213,7 @@ class Board {
   void check_invariants(const State& state) const;
 
  private:
+  static constexpr std::size_t kUnusedShapes = 64;
   ShapeRef intern(const State& state, const ShapeKey& key);
   void release(ShapeRef ref);
   void set_bit(Shape& shape, Fit& fit, std::vector<std::uint64_t>& mask, std::uint32_t& count, std::uint32_t& total,
@@ -231,6 +233,7 @@ class Board {
   std::map<WorkerSpec, std::uint32_t> kind_index_;
   std::vector<std::unique_ptr<Shape>> shapes_;
   std::vector<ShapeRef> free_shapes_;
+  std::deque<ShapeRef> unused_shapes_;  // Oldest first; at most kUnusedShapes. A new one has to look at every worker.
   std::map<ShapeKey, ShapeRef> shape_index_;
   std::vector<ShapeRef> open_;
   std::uint64_t ready_ = 0;

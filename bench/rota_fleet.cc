@@ -1,0 +1,158 @@
+// Our part of the table for the brain (P-10): decisions on fleets of different size, modes and queues. Each decision is
+// a command that was executed, its record encoded and chained: all that is done but for the disk.
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fleet/brain.h"
+#include "rota.h"
+
+namespace {
+
+namespace fleet = rota::fleet;
+using bench::Figures;
+using bench::now_ns;
+
+constexpr std::int64_t kStepNs = 1'000;
+
+class Fleet {
+ public:
+  Fleet(std::uint64_t workers, fleet::DispatchMode mode) {
+    fleet::SetPolicy policy;
+    policy.policy.mode = mode;
+    policy.policy.backlog_per_worker = 100'000'000;
+    policy.policy.retention_ms = 0;
+    must(policy);
+    for (std::uint64_t i = 0; i < workers; ++i) {
+      fleet::RegisterWorker worker;
+      worker.worker.name = "worker-" + std::to_string(i);
+      worker.worker.cpu_millis = 1000;  // One task at a time, on ten kinds of machine.
+      worker.worker.memory_bytes = static_cast<std::int64_t>(8 + i % 10) << 30;
+      worker.worker.cost_microdollars_per_hour = 100'000 * static_cast<std::int64_t>(1 + i % 10);
+      must(worker);
+    }
+  }
+
+  // One stage of `count` tasks that nothing holds up but the workers.
+  void submit(std::uint64_t count, const char* type = "shell") {
+    fleet::SubmitWorkflow submission;
+    submission.workflow.name = "flat";
+    submission.workflow.templates.resize(1);
+    submission.workflow.templates[0].type = type;
+    submission.workflow.stages.resize(1);
+    submission.workflow.stages[0].name = "work";
+    if (count > 1) submission.workflow.stages[0].items.assign(count, "{}");
+    must(std::move(submission));
+  }
+
+  // The record's bytes are made as they would be for the ledger.
+  void must(fleet::Command command) {
+    now_ += kStepNs;
+    const auto result = brain_.execute(std::move(command), now_, record_);
+    if (!result.ok()) bench::fail(result.error().message);
+    bytes_.clear();
+    if (record_.index != 0) chain_ = fleet::encode_record(record_, chain_, bytes_);
+    for (const fleet::Event& event : record_.events) {
+      if (const auto* assigned = std::get_if<fleet::TaskAssigned>(&event)) running_.push_back({assigned->task, assigned->attempt});
+    }
+  }
+
+  // The next running task, in an order that looks like chance, succeeds. False if none runs.
+  bool complete() {
+    if (running_.empty()) return false;
+    random_ = random_ * 6364136223846793005u + 1442695040888963407u;
+    const std::size_t at = (random_ >> 33) % running_.size();
+    const fleet::Member done = running_[at];
+    running_[at] = running_.back();
+    running_.pop_back();
+    must(fleet::ReportSucceeded{done.task, done.attempt, "null"});
+    return true;
+  }
+
+  [[nodiscard]] const fleet::Brain& brain() const { return brain_; }
+
+ private:
+  fleet::Brain brain_;
+  fleet::Record record_;
+  std::string bytes_;
+  rota::Hash128 chain_ = fleet::first_chain();
+  std::vector<fleet::Member> running_;
+  std::int64_t now_ = 1'000'000'000;
+  std::uint64_t random_ = 1;
+};
+
+// Nanoseconds a decision: the mean, then p50 and p99 of single ones.
+Figures times(std::vector<double> single) {
+  double sum = 0;
+  for (const double ns : single) sum += ns;
+  const double mean = sum / static_cast<double>(single.size());
+  return {mean, bench::percentile(single, 0.5), bench::percentile(single, 0.99)};
+}
+
+// A full fleet: each decision is a task that succeeded, and the next one that goes to its worker.
+template <std::uint64_t kWorkers, fleet::DispatchMode kMode = fleet::DispatchMode::kAdaptive>
+Figures full(unsigned, std::uint64_t queued) {
+  Fleet fleet(kWorkers, kMode);
+  if (kMode == fleet::DispatchMode::kStaticWorker) {  // A workflow a worker, or one worker would do everything.
+    for (std::uint64_t i = 0; i < 2 * kWorkers; ++i) fleet.submit(queued / kWorkers);
+  } else if (kMode == fleet::DispatchMode::kFixedPipeline) {
+    for (std::uint64_t i = 0; i < kWorkers; ++i) fleet.submit(queued / kWorkers, ("type-" + std::to_string(i)).c_str());
+  } else {
+    fleet.submit(queued + kWorkers);
+  }
+  std::vector<double> single;
+  const std::uint64_t count = std::min<std::uint64_t>(queued * 9 / 10, 200'000);
+  single.reserve(count);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::uint64_t start = now_ns();
+    if (!fleet.complete()) bench::fail("nothing runs");
+    single.push_back(static_cast<double>(now_ns() - start));
+  }
+  bench::expect(count, count);
+  return times(std::move(single));
+}
+
+// An idle fleet: each pair of decisions is a workflow of one task, placed on one of all the workers, and its success.
+template <std::uint64_t kWorkers>
+Figures idle(unsigned, std::uint64_t count) {
+  Fleet fleet(kWorkers, fleet::DispatchMode::kAdaptive);
+  std::vector<double> single;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::uint64_t start = now_ns();
+    fleet.submit(1);
+    single.push_back(static_cast<double>(now_ns() - start));
+    if (!fleet.complete()) bench::fail("nothing runs");
+  }
+  bench::expect(count, count);
+  return times(std::move(single));
+}
+
+// Bytes of memory: a queued task; a worker.
+Figures memory(unsigned, std::uint64_t count) {
+  const double before = bench::resident_bytes();
+  const auto fleet = std::make_unique<Fleet>(count / 100, fleet::DispatchMode::kAdaptive);
+  const double with_workers = bench::resident_bytes();
+  fleet->submit(count);
+  const double with_tasks = bench::resident_bytes();
+  bench::expect(fleet->brain().state().unfinished_tasks(), count);
+  return {(with_tasks - with_workers) / static_cast<double>(count), (with_workers - before) / static_cast<double>(count / 100)};
+}
+
+constexpr std::array<bench::Work, 11> kWorks{{
+    {"brain_10", 100'000, full<10>},
+    {"brain_100", 100'000, full<100>},
+    {"brain_1000", 100'000, full<1'000>},
+    {"brain_10000", 100'000, full<10'000>},
+    {"brain_million", 1'000'000, full<100>},
+    {"brain_static", 100'000, full<100, fleet::DispatchMode::kStaticWorker>},
+    {"brain_pipeline", 100'000, full<100, fleet::DispatchMode::kFixedPipeline>},
+    {"brain_round_robin", 100'000, full<100, fleet::DispatchMode::kStaticRoundRobin>},
+    {"brain_idle_1000", 20'000, idle<1'000>},
+    {"brain_idle_10000", 20'000, idle<10'000>},
+    {"brain_memory", 1'000'000, memory},
+}};
+
+}  // namespace
+
+std::span<const bench::Work> bench::rota_fleet_works() { return kWorks; }

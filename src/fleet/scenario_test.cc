@@ -228,6 +228,9 @@ TEST(ScenarioTest, Control) { run_scenario("control"); }
 // B-22: together or not at all.
 TEST(ScenarioTest, Gangs) { run_scenario("gangs"); }
 
+// B-22: and together again.
+TEST(ScenarioTest, GangRetry) { run_scenario("gang_retry"); }
+
 // B-22: shares and quotas.
 TEST(ScenarioTest, FairShare) { run_scenario("fair_share"); }
 

@@ -219,6 +219,9 @@ TEST(ScenarioTest, WorkerDeath) { run_scenario("worker_death"); }
 // B-17: off when idle, on when needed.
 TEST(ScenarioTest, Elastic) { run_scenario("elastic"); }
 
+// B-17: no more than needed.
+TEST(ScenarioTest, ElasticNeed) { run_scenario("elastic_need"); }
+
 // B-18: accepted, throttled, refused.
 TEST(ScenarioTest, Backpressure) { run_scenario("backpressure"); }
 

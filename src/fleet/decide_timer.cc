@@ -1,5 +1,6 @@
 // What happens because time has passed.
 #include <algorithm>
+#include <bit>
 #include <string>
 #include <vector>
 
@@ -89,6 +90,66 @@ std::string Decision::unplaceable(const ShapeKey& key) const {
   return message + "the dispatch mode " + std::string(to_string(state_.policy().mode)) + " binds it to one that cannot";
 }
 
+namespace {
+
+// Ready tasks that nobody takes, all of one shape.
+struct Waiting {
+  const Shape* shape;
+  std::int64_t tasks;
+};
+
+// In the order of the shapes' keys: their numbers are an accident of history.
+std::vector<Waiting> waiting_tasks(const Board& board) {
+  std::vector<Waiting> list;
+  board.each_shape([&](ShapeRef, const Shape& shape) {
+    if (shape.ready > 0) list.push_back({&shape, shape.ready});
+  });
+  std::sort(list.begin(), list.end(), [](const Waiting& a, const Waiting& b) { return a.shape->key < b.shape->key; });
+  return list;
+}
+
+// Takes from `list` what the worker would run if it were enabled; false if that is nothing. What it still runs from
+// before counts. In modes that bind a worker it counts for one task: more may be bound elsewhere.
+bool take_waiting(const Worker& worker, DispatchMode mode, std::vector<Waiting>& list) {
+  std::int64_t cpu = worker.spec.cpu_millis - worker.cpu_used;
+  std::int64_t memory = worker.spec.memory_bytes - worker.memory_used;
+  std::uint64_t used = worker.devices_used;
+  bool any = false;
+  for (Waiting& waiting : list) {
+    const ShapeKey& key = waiting.shape->key;
+    const Requirements& needs = key.needs;
+    const bool unchecked = mode == DispatchMode::kStaticRoundRobin;
+    if (!unchecked && !Board::capable(worker.spec, needs)) continue;
+    if (!key.pinned.empty() && key.pinned != worker.spec.name) continue;
+    if (!key.only.is_none() && key.only != worker.id) continue;
+    if (waiting.shape->spare_excluded && std::binary_search(key.excluded.begin(), key.excluded.end(), worker.id))
+      continue;
+    std::int64_t count = mode == DispatchMode::kAdaptive ? waiting.tasks : std::min<std::int64_t>(waiting.tasks, 1);
+    std::uint64_t devices = 0;
+    if (!unchecked) {
+      if (needs.cpu_millis > 0) count = std::min(count, cpu / needs.cpu_millis);
+      if (needs.memory_bytes > 0) count = std::min(count, memory / needs.memory_bytes);
+      if (needs.gpu.count > 0) {
+        devices = Board::suitable_devices(worker.spec, needs.gpu) & ~used;
+        count = std::min<std::int64_t>(count, std::popcount(devices) / needs.gpu.count);
+      }
+    }
+    if (count <= 0) continue;
+    any = true;
+    waiting.tasks -= count;
+    if (mode != DispatchMode::kAdaptive) break;
+    cpu -= count * needs.cpu_millis;
+    memory -= count * needs.memory_bytes;
+    for (std::int64_t i = 0; i < count * needs.gpu.count; ++i) {
+      used |= devices & -devices;  // The lowest that is free.
+      devices &= devices - 1;
+    }
+  }
+  return any;
+}
+
+}  // namespace
+
 // B-17. With a short queue, workers that have idled long enough are disabled, the weakest first, down to the minimum;
 // with a long one, disabled workers are enabled, the strongest first, as many as the queue needs.
 void Decision::poll_elastic() {
@@ -119,9 +180,15 @@ void Decision::poll_elastic() {
     if (x != y) return grow ? x > y : x < y;
     return grow ? a->id < b->id : a->id > b->id;
   });
-  std::int64_t budget = grow ? queue : std::max<std::int64_t>(0, active - elastic.least_active);
+  if (grow) {
+    std::vector<Waiting> waiting = waiting_tasks(state_.board());
+    const DispatchMode mode = state_.policy().mode;
+    std::erase_if(change, [&](const Worker* worker) { return !take_waiting(*worker, mode, waiting); });
+  } else {
+    const auto spare = static_cast<std::size_t>(std::max<std::int64_t>(0, active - elastic.least_active));
+    change.resize(std::min(change.size(), spare));
+  }
   for (const Worker* worker : change) {
-    if (budget-- <= 0) break;
     emit(WorkerChanged{worker->id, grow ? WorkerChange::kEnabledElastic : WorkerChange::kDisabledElastic});
   }
 }

@@ -219,6 +219,9 @@ TEST(ScenarioTest, WorkerDeath) { run_scenario("worker_death"); }
 // B-17: off when idle, on when needed.
 TEST(ScenarioTest, Elastic) { run_scenario("elastic"); }
 
+// B-17: no more than needed.
+TEST(ScenarioTest, ElasticNeed) { run_scenario("elastic_need"); }
+
 // B-18: accepted, throttled, refused.
 TEST(ScenarioTest, Backpressure) { run_scenario("backpressure"); }
 
@@ -227,6 +230,9 @@ TEST(ScenarioTest, Control) { run_scenario("control"); }
 
 // B-22: together or not at all.
 TEST(ScenarioTest, Gangs) { run_scenario("gangs"); }
+
+// B-22: and together again.
+TEST(ScenarioTest, GangRetry) { run_scenario("gang_retry"); }
 
 // B-22: shares and quotas.
 TEST(ScenarioTest, FairShare) { run_scenario("fair_share"); }

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "fleet/json.h"
+#include "fleet/state.h"
 #include "workflow/fleet_file.h"
 #include "workflow/keys.h"
 #include "workflow/workflow.h"
@@ -98,7 +99,7 @@ std::string as_stages(const std::string& list) {
 }
 
 // A block that begins with `# broken.yaml` is followed by what is said about it. One that begins with `- ` is a list of
-// stages, one that begins with `workers:` a fleet, and any other is a whole file.
+// stages, one that begins with `workers:` a fleet, and any other is a whole file. What is read, the brain accepts.
 TEST(WorkflowDocs, EveryExampleIsRead) {
   const std::vector<Block> all = blocks(file("docs/workflows.md"));
   std::size_t examples = 0;
@@ -115,8 +116,17 @@ TEST(WorkflowDocs, EveryExampleIsRead) {
       expected = all[i + 1].text;
     }
     if (text.starts_with("- ")) text = as_stages(text);
-    const auto problems =
-        text.starts_with("workers:") ? read_fleet({path, text}).problems : read_workflow({path, text}).problems;
+    std::vector<Problem> problems;
+    if (text.starts_with("workers:")) {
+      problems = read_fleet({path, text}).problems;
+    } else {
+      const WorkflowFile read = read_workflow({path, text});
+      problems = read.problems;
+      if (read.ok()) {
+        const auto plan = fleet::plan_workflow(read.spec);
+        EXPECT_TRUE(plan.ok()) << path << ": the brain says: " << plan.error().message;
+      }
+    }
     for (const Problem& problem : problems) said.append(to_string(path, problem)).append("\n");
     EXPECT_EQ(said, expected);
   }

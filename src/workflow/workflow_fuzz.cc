@@ -5,6 +5,7 @@
 
 #include "fleet/json.h"
 #include "fleet/reference.h"
+#include "fleet/state.h"
 #include "rota/assert.h"
 #include "workflow/fleet_file.h"
 #include "workflow/workflow.h"
@@ -17,6 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (file.ok()) {
     const auto count = static_cast<std::int64_t>(file.spec.templates.size());
     ROTA_ASSERT(file.stages.size() == file.spec.stages.size() && !file.spec.stages.empty());
+    const auto plan = fleet::plan_workflow(file.spec);
+    ROTA_ASSERT(plan.ok(), "the brain refused what was accepted", plan.error().message);
     for (const fleet::TaskTemplate& use : file.spec.templates) {
       ROTA_ASSERT(*fleet::json_minify(use.payload) == use.payload, "not canonical", use.payload);
       const auto uses = fleet::find_references(use.payload);

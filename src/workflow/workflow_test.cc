@@ -8,6 +8,7 @@
 #include "base/prng.h"
 #include "fleet/json.h"
 #include "fleet/reference.h"
+#include "fleet/state.h"
 #include "workflow/values.h"
 
 namespace rota::workflow {
@@ -236,6 +237,25 @@ TEST(Workflow, EqualStagesShareATemplate) {
   const WorkflowFile file = spec(text);
   EXPECT_THAT(file.spec.stages, SizeIs(1000));
   EXPECT_THAT(file.spec.templates, SizeIs(2));
+}
+
+// The largest and smallest values that are accepted here are accepted by the brain, too.
+TEST(Workflow, TheBrainTakesTheExtremes) {
+  const WorkflowFile file = spec(R"(
+  priority: -1000000000
+  stages:
+    - name: a
+      run: x
+      priority: 1000000000
+      resources: {hardware: {cpu: 1000000, memory: 1PiB, gpu: {count: 64, memory: 1PiB}}}
+      max_attempts: 1000
+      retry: {backoff: 240h, factor: 100, max_backoff: 240h, memory_factor: 100}
+      timeout: 876000h
+    - {name: b, run: x, resources: {hardware: {cpu: 0, memory: 0}}, max_attempts: 1, retry: {backoff: 1ns, factor: 1}}
+    - {name: c, run: 'x', replicas: 10000}
+)");
+  const auto plan = fleet::plan_workflow(file.spec);
+  EXPECT_TRUE(plan.ok()) << plan.error().message;
 }
 
 TEST(Workflow, AliasesSaveWriting) {

@@ -54,7 +54,8 @@ class Fleet {
     bytes_.clear();
     if (record_.index != 0) chain_ = fleet::encode_record(record_, chain_, bytes_);
     for (const fleet::Event& event : record_.events) {
-      if (const auto* assigned = std::get_if<fleet::TaskAssigned>(&event)) running_.push_back({assigned->task, assigned->attempt});
+      if (const auto* assigned = std::get_if<fleet::TaskAssigned>(&event))
+        running_.push_back({assigned->task, assigned->attempt});
     }
   }
 
@@ -136,7 +137,8 @@ Figures memory(unsigned, std::uint64_t count) {
   fleet->submit(count);
   const double with_tasks = bench::resident_bytes();
   bench::expect(fleet->brain().state().unfinished_tasks(), count);
-  return {(with_tasks - with_workers) / static_cast<double>(count), (with_workers - before) / static_cast<double>(count / 100)};
+  return {(with_tasks - with_workers) / static_cast<double>(count),
+          (with_workers - before) / static_cast<double>(count / 100)};
 }
 
 constexpr std::array<bench::Work, 11> kWorks{{

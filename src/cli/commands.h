@@ -1,5 +1,5 @@
-// The verbs of the `rota` command, one file each: `add_x(app, exit)` adds its subcommand, whose callback leaves its exit
-// status in `exit` (the table of rota/error_code.h).
+// The verbs of the `rota` command, one file each: `add_x(app, exit)` adds its subcommand, whose callback leaves its
+// exit status in `exit` (the table of rota/error_code.h).
 #pragma once
 
 #include "rota/result.h"

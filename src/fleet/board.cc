@@ -181,7 +181,8 @@ bool Board::mode_could_allow(const State& state, const ShapeKey& key, const Work
 }
 
 bool Board::mode_allows(const State& state, const ShapeKey& key, const Worker& worker) {
-  if (state.policy().mode == DispatchMode::kStaticWorker && !worker.owner.is_none() && worker.owner != key.workflow) return false;
+  if (state.policy().mode == DispatchMode::kStaticWorker && !worker.owner.is_none() && worker.owner != key.workflow)
+    return false;
   return mode_could_allow(state, key, worker);
 }
 
@@ -439,7 +440,7 @@ void Board::update_open(ShapeRef ref) {
 
 void Board::hint(const State& state, const Worker& worker, const std::string& item, std::int64_t used_ns) {
   const std::int64_t due = used_ns + state.policy().cache_ttl_ms * graph::kNsPerMs;
-  if (due <= state.now_ns()) return;
+  if (due <= state.time_ns()) return;
   CacheHolders& holders = holders_[item];
   if (holders.mask.size() <= worker.kind) holders.mask.resize(worker.kind + 1);
   auto& mask = holders.mask[worker.kind];
@@ -450,7 +451,7 @@ void Board::hint(const State& state, const Worker& worker, const std::string& it
 }
 
 void Board::expire_hints(const State& state) {
-  while (!expiries_.empty() && expiries_.begin()->due_ns <= state.now_ns()) {
+  while (!expiries_.empty() && expiries_.begin()->due_ns <= state.time_ns()) {
     Expiry expiry = std::move(expiries_.extract(expiries_.begin()).value());
     const Worker* worker = state.find(expiry.worker);
     if (worker == nullptr) continue;

@@ -127,7 +127,7 @@ void Board::arm_grace(const State& state, ShapeRef ref) {
   for (std::size_t i = 0; i < kinds_.size(); ++i) {
     if (shape.fits[i].possible) since = std::max(since, kinds_[i].gone_ns);
   }
-  const std::int64_t due = std::max(since + state.policy().no_worker_grace_ms * graph::kNsPerMs, state.now_ns() + 1);
+  const std::int64_t due = std::max(since + state.policy().no_worker_grace_ms * graph::kNsPerMs, state.time_ns() + 1);
   if (shape.grace_ns != 0 && shape.grace_ns <= due) return;
   shape.grace_ns = due;
   arm({shape.grace_ns, Timer::Kind::kGrace, ref});
@@ -140,14 +140,14 @@ void Board::rearm_graces(const State& state) {
 }
 
 void Board::take_due(const State& state, std::vector<Timer>& fired) {
-  while (!timers_.empty() && timers_.begin()->due_ns <= state.now_ns()) {
+  while (!timers_.empty() && timers_.begin()->due_ns <= state.time_ns()) {
     const Timer timer = timers_.extract(timers_.begin()).value();
     switch (timer.kind) {
       case Timer::Kind::kHeartbeat: {
         const Worker* worker = state.find(WorkerId(static_cast<std::uint32_t>(timer.id)));
         if (worker == nullptr || !worker->reachable || worker->left) continue;
         const std::int64_t due = worker->seen_ns + state.policy().heartbeat_ttl_ms * graph::kNsPerMs;
-        if (due > state.now_ns()) {
+        if (due > state.time_ns()) {
           arm({due, timer.kind, timer.id});
           continue;
         }

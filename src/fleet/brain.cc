@@ -28,7 +28,7 @@ Result<void> Brain::execute(Command command, std::int64_t wall_ns, Record& recor
   record.logical = next_logical(globals.logical, seen_ns_);
   record.command = std::move(command);
   record.events.clear();
-  record.prior = state_.hash();
+  record.prior = hash_;
   const std::uint64_t index = globals.index;
   const std::int64_t logical = globals.logical;
   const std::int64_t now_ns = globals.now_ns;
@@ -43,7 +43,7 @@ Result<void> Brain::execute(Command command, std::int64_t wall_ns, Record& recor
     return result;
   }
   state_.end();
-  record.post = state_.hash();
+  record.post = hash_ = state_.hash();
   return {};
 }
 
@@ -53,19 +53,20 @@ Result<void> Brain::apply(const Record& record) {
     return Error{ErrorCode::kCorrupt,
                  "record " + std::to_string(record.index) + " follows record " + std::to_string(globals.index)};
   }
-  if (record.prior != state_.hash()) {
+  if (record.prior != hash_) {
     return Error{ErrorCode::kCorrupt, "record " + std::to_string(record.index) +
                                           " was decided in another state: its hash is " + record.prior.to_string() +
-                                          ", this one's " + state_.hash().to_string()};
+                                          ", this one's " + hash_.to_string()};
   }
   state_.begin(record.index, record.logical, record.wall_ns, record.command);
   for (const Event& event : record.events) state_.apply(event, record.command);
   state_.board().prune(state_);
   state_.end();
+  hash_ = state_.hash();
   seen_ns_ = std::max(seen_ns_, record.wall_ns);
-  if (record.post != state_.hash()) {
+  if (record.post != hash_) {
     return Error{ErrorCode::kCorrupt, "after record " + std::to_string(record.index) + " the state's hash is " +
-                                          state_.hash().to_string() + ", not " + record.post.to_string()};
+                                          hash_.to_string() + ", not " + record.post.to_string()};
   }
   return {};
 }
@@ -111,7 +112,7 @@ std::string Brain::snapshot() const {
   std::string bytes(kSnapshotMagic);
   std::string body = state_.encode();
   encode(term_, bytes);
-  encode(state_.hash(), bytes);
+  encode(hash_, bytes);
   encode(hash128(body), bytes);
   bytes += body;
   return bytes;
@@ -136,8 +137,9 @@ Result<Brain> Brain::restore(std::string_view bytes) {
                  "the snapshot's state has the hash " + state.hash().to_string() + ", not " + hash.to_string()};
   }
   Brain brain(term);
-  brain.seen_ns_ = state.now_ns();
+  brain.seen_ns_ = state.time_ns();
   brain.state_ = std::move(state);
+  brain.hash_ = hash;
   return brain;
 }
 

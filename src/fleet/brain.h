@@ -40,7 +40,7 @@ class Brain {
   [[nodiscard]] Result<void> verify(const Record& record);
 
   [[nodiscard]] const State& state() const { return state_; }
-  [[nodiscard]] Hash128 hash() const { return state_.hash(); }
+  [[nodiscard]] Hash128 hash() const { return hash_; }
   [[nodiscard]] std::uint64_t term() const { return term_; }
   void set_term(std::uint64_t term) { term_ = term; }
 
@@ -55,6 +55,7 @@ class Brain {
 
  private:
   State state_;
+  Hash128 hash_ = state_.hash();  // The state's, between two records.
   std::uint64_t term_;
   std::int64_t seen_ns_ = 0;  // The latest wall time of any command, recorded or not.
 };

@@ -8,7 +8,8 @@
 #include <string>
 
 #include "fleet/codec.h"
-#include "fleet/random_fleet.h"
+#include "fleet/frozen_log_test.h"
+#include "fleet/random_fleet_test.h"
 
 namespace rota::fleet {
 namespace {
@@ -172,6 +173,9 @@ TEST(Brain, TheSameLogGivesTheSameBytes) {
     EXPECT_EQ(once.hash, again.hash);
   }
 }
+
+// B-1: the same in every build; the fuzzer of the brain checks it for the other compiler.
+TEST(Brain, TheFrozenLog) { EXPECT_EQ(play_frozen_log(), kFrozenLog); }
 
 // B-21: whoever decides on from a snapshot decides the same: the board that is rebuilt is as good as the grown one.
 TEST(Brain, DecidesTheSameAfterARestore) {

@@ -66,7 +66,8 @@ Error no_worker_called(const State& state, std::string_view name) {
   std::vector<std::string> names;
   state.each_worker([&](const Worker& worker) { names.push_back(worker.spec.name); });
   std::string message = "no worker is called '" + std::string(name) + "'";
-  if (const std::string_view near = nearest(name, names); !near.empty()) message.append("; did you mean '").append(near).append("'?");
+  if (const std::string_view near = nearest(name, names); !near.empty())
+    message.append("; did you mean '").append(near).append("'?");
   return Error{ErrorCode::kNotFound, std::move(message)};
 }
 
@@ -91,9 +92,8 @@ Result<void> Decision::on(const SetPolicy& command) {
 Result<void> Decision::on(const Tick&) {
   // In an order that does not depend on when and why a timer was set: by what it is for.
   std::vector<Timer> fired = state_.fired();
-  std::sort(fired.begin(), fired.end(), [](const Timer& a, const Timer& b) {
-    return a.kind != b.kind ? a.kind < b.kind : a.id < b.id;
-  });
+  std::sort(fired.begin(), fired.end(),
+            [](const Timer& a, const Timer& b) { return a.kind != b.kind ? a.kind < b.kind : a.id < b.id; });
   std::vector<ShapeRef> graces;
   for (const Timer& timer : fired) {
     if (timer.kind == Timer::Kind::kGrace) {
@@ -223,7 +223,8 @@ Result<void> Decision::on(const SubmitWorkflow& command) {
     }
     if (!form.gang) continue;
     // All replicas at once, on a fleet with nothing else to do.
-    const std::int64_t room = state_.board().room_for(state_, Board::key_of(state_, workflow, workflow.tasks[workflow.stages[i].first]));
+    const std::int64_t room =
+        state_.board().room_for(state_, Board::key_of(state_, workflow, workflow.tasks[workflow.stages[i].first]));
     if (room < workflow.stages[i].count) {
       emit(PlacementWarned{id, i,
                            "replicas: " + std::to_string(workflow.stages[i].count) + " together needed, room for " +

@@ -103,7 +103,8 @@ void Decision::retry(const Workflow& workflow, TaskId id) {
     for (std::uint32_t t = range.first; t < range.first + range.count; ++t) {
       const Task& task = workflow.tasks[t];
       if (task.state != TaskState::kFailed && task.state != TaskState::kCancelled) continue;
-      const bool because = !own && task.state == TaskState::kCancelled && task.extra != nullptr && !task.extra->root.is_none();
+      const bool because =
+          !own && task.state == TaskState::kCancelled && task.extra != nullptr && !task.extra->root.is_none();
       const bool meant = id.is_none() || TaskId(workflow.id, t) == id || (own && workflow.template_of(task).gang);
       if (meant || because) emit(TaskRequeued{TaskId(workflow.id, t), RequeueReason::kRetried, 0, 0});
     }

@@ -169,7 +169,7 @@ void Decision::end_attempt(TaskId id, FailureKind kind, const std::string& messa
   // A dead worker says nothing about the task: it goes to the front at once.
   if (kind != FailureKind::kWorkerLost) {
     if (const std::int64_t wait = backoff_ms(use.retry, task.spent); wait > 0) {
-      requeued.not_before_ns = state_.now_ns() + wait * graph::kNsPerMs;
+      requeued.not_before_ns = state_.time_ns() + wait * graph::kNsPerMs;
     }
   }
   if (kind == FailureKind::kMemory && use.retry.memory_factor_permille > 0 && !use.gang) {

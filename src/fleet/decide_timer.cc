@@ -33,14 +33,14 @@ void Decision::fire(const Timer& timer) {
     case Timer::Kind::kForgetWorkflow: {
       const Workflow* workflow = state_.find(WorkflowId(timer.id));
       if (workflow == nullptr || workflow->outcome == Outcome::kRunning) return;
-      if (workflow->ended_ns + state_.policy().retention_ms * graph::kNsPerMs > state_.now_ns()) return;
+      if (workflow->ended_ns + state_.policy().retention_ms * graph::kNsPerMs > state_.time_ns()) return;
       emit(WorkflowForgotten{workflow->id});
       return;
     }
     case Timer::Kind::kForgetWorker: {
       const Worker* worker = state_.find(WorkerId(static_cast<std::uint32_t>(timer.id)));
       if (worker == nullptr || worker->reachable) return;
-      if (worker->gone_ns + state_.policy().retention_ms * graph::kNsPerMs > state_.now_ns()) return;
+      if (worker->gone_ns + state_.policy().retention_ms * graph::kNsPerMs > state_.time_ns()) return;
       emit(WorkerChanged{worker->id, WorkerChange::kLeft});
       return;
     }
@@ -60,7 +60,7 @@ void Decision::fire_graces(const std::vector<ShapeRef>& shapes) {
     const auto look = [&](const ReadyEntry& entry) {
       const Task* task = state_.find(entry.task);
       if (task == nullptr || task->state != TaskState::kReady || task->stamp != entry.stamp) return;
-      if (std::max(task->since_ns, gone) + grace <= state_.now_ns()) late.push_back(entry.task);
+      if (std::max(task->since_ns, gone) + grace <= state_.time_ns()) late.push_back(entry.task);
     };
     for (const auto& [key, ready] : shape.classes) {
       for (const ReadyEntry& entry : ready.run) look(entry);
@@ -157,7 +157,7 @@ void Decision::poll_elastic() {
   if (!elastic.enable) return;
   emit(ElasticPolled());
   const auto queue = static_cast<std::int64_t>(state_.board().ready());
-  const std::int64_t now = state_.now_ns();
+  const std::int64_t now = state_.time_ns();
   const auto cool = [&](const Worker& worker) {
     return worker.toggled_ns == 0 || worker.toggled_ns + elastic.cooldown_ms * graph::kNsPerMs <= now;
   };

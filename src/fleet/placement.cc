@@ -401,7 +401,8 @@ std::vector<TaskId> choose_victims(const State& state, TaskId id) {
       }
     }
     std::sort(victims.begin(), victims.end(), [](const Victim& a, const Victim& b) {
-      return a.priority != b.priority ? a.priority < b.priority : a.execution->members.front() > b.execution->members.front();
+      return a.priority != b.priority ? a.priority < b.priority
+                                      : a.execution->members.front() > b.execution->members.front();
     });
     std::int64_t cpu = worker.spec.cpu_millis - worker.cpu_used;
     std::int64_t memory = worker.spec.memory_bytes - worker.memory_used;

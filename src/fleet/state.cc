@@ -103,8 +103,8 @@ const Worker& State::at(WorkerId id) const {
 
 std::int64_t effective_priority(const State& state, const Task& task) {
   const Policy& policy = state.policy();
-  return graph::aged_priority(task.priority, state.now_ns() - task.since_ns, policy.aging_interval_ms * graph::kNsPerMs,
-                              policy.aging_boost);
+  return graph::aged_priority(task.priority, state.time_ns() - task.since_ns,
+                              policy.aging_interval_ms * graph::kNsPerMs, policy.aging_boost);
 }
 
 std::int64_t dominant_share(const State& state, const User& user) {
@@ -270,7 +270,7 @@ void State::apply(const Event& event, const Command& cause) {
 void State::on(const PolicyChanged&, const Command& cause) {
   globals_.policy = body<SetPolicy>(cause).policy;
   policy_hash_ = hash_fields(globals_.policy);
-  globals_.elastic_polled_ns = now_ns();  // The first look is an interval from here.
+  globals_.elastic_polled_ns = time_ns();  // The first look is an interval from here.
   if (globals_.policy.mode != DispatchMode::kFixedPipeline) globals_.type_owner.clear();
   if (globals_.policy.mode != DispatchMode::kStaticWorker) {
     each_worker([&](const Worker& worker) {
@@ -324,18 +324,18 @@ void State::on(const WorkerRegistered& e, const Command& cause) {
   ROTA_ASSERT(worker.executions.empty(), "what it ran was taken back");
   worker.reachable = true;
   worker.draining = worker.left = false;
-  worker.seen_ns = worker.idle_since_ns = now_ns();
+  worker.seen_ns = worker.idle_since_ns = time_ns();
   touch_caches(worker, command.caches);
   board_.fleet_changed(*this);
   board_.refit(*this, worker);
   live_workers_ = 0;
   each_worker([&](const Worker& each) { live_workers_ += each.live() ? 1 : 0; });
   follow_weights();
-  board_.arm({now_ns() + policy().heartbeat_ttl_ms * graph::kNsPerMs, Timer::Kind::kHeartbeat, e.worker.value()});
+  board_.arm({time_ns() + policy().heartbeat_ttl_ms * graph::kNsPerMs, Timer::Kind::kHeartbeat, e.worker.value()});
 }
 
 void State::on(const WorkersSeen& e, const Command&) {
-  for (const WorkerId id : e.workers) edit(id).seen_ns = now_ns();
+  for (const WorkerId id : e.workers) edit(id).seen_ns = time_ns();
 }
 
 void State::on(const WorkerChanged& e, const Command&) {
@@ -353,31 +353,31 @@ void State::on(const WorkerChanged& e, const Command&) {
       break;
     case WorkerChange::kBack:
       worker.reachable = true;
-      worker.seen_ns = worker.idle_since_ns = now_ns();
-      board_.arm({now_ns() + policy().heartbeat_ttl_ms * graph::kNsPerMs, Timer::Kind::kHeartbeat, e.worker.value()});
+      worker.seen_ns = worker.idle_since_ns = time_ns();
+      board_.arm({time_ns() + policy().heartbeat_ttl_ms * graph::kNsPerMs, Timer::Kind::kHeartbeat, e.worker.value()});
       break;
     case WorkerChange::kDisabledByHand:
       worker.disabled_by_hand = true;
       break;
     case WorkerChange::kEnabledByHand:
       worker.disabled_by_hand = worker.disabled_elastic = false;
-      worker.idle_since_ns = now_ns();
+      worker.idle_since_ns = time_ns();
       break;
     case WorkerChange::kDisabledElastic:
       worker.disabled_elastic = true;
-      worker.toggled_ns = now_ns();
+      worker.toggled_ns = time_ns();
       break;
     case WorkerChange::kEnabledElastic:
       worker.disabled_elastic = false;
-      worker.toggled_ns = worker.idle_since_ns = now_ns();
+      worker.toggled_ns = worker.idle_since_ns = time_ns();
       break;
   }
   if (!worker.live()) {
-    worker.gone_ns = now_ns();
-    board_.worker_gone(worker, now_ns());
+    worker.gone_ns = time_ns();
+    board_.worker_gone(worker, time_ns());
   }
   if (e.change == WorkerChange::kUnreachable) {
-    board_.arm({now_ns() + policy().retention_ms * graph::kNsPerMs, Timer::Kind::kForgetWorker, e.worker.value()});
+    board_.arm({time_ns() + policy().retention_ms * graph::kNsPerMs, Timer::Kind::kForgetWorker, e.worker.value()});
   }
   if (e.change == WorkerChange::kDraining && worker.executions.empty()) board_.want_left(e.worker);
   board_.fleet_changed(*this);
@@ -416,9 +416,9 @@ void State::touch_caches(Worker& worker, const std::vector<std::string>& items) 
     } else {
       worker.cache_set.remove(hash_fields(*place));
     }
-    place->used_ns = now_ns();
+    place->used_ns = time_ns();
     worker.cache_set.add(hash_fields(*place));
-    board_.hint(*this, worker, item, now_ns());
+    board_.hint(*this, worker, item, time_ns());
   }
 }
 
@@ -439,7 +439,7 @@ void State::on(const WorkflowAccepted& e, const Command& cause) {
   workflow.spec = command.workflow;
   workflow.spec_hash = hash_fields(workflow.spec);
   workflow.priority = workflow.spec.priority;
-  workflow.submitted_ns = now_ns();
+  workflow.submitted_ns = time_ns();
   workflow.user = user_index(workflow.spec.user);
   workflow.dag = std::move(planned->dag);
   workflow.stages = std::move(planned->stages);
@@ -486,7 +486,7 @@ void State::ready_or_examined(Workflow& workflow, Task& task) {
 void State::become_ready(Workflow& workflow, Task& task) {
   move(workflow, task, TaskState::kReady);
   task.due_ns = 0;
-  if (task.since_ns == 0) task.since_ns = now_ns();
+  if (task.since_ns == 0) task.since_ns = time_ns();
   board_.push(*this, workflow, task);
 }
 
@@ -501,7 +501,7 @@ void State::move(Workflow& workflow, Task& task, TaskState to) {
   if (was == is) return;
   Workflow& edited = edit(workflow.id);
   if (is) {
-    task.ended_ns = now_ns();
+    task.ended_ns = time_ns();
     --edited.unfinished;
     --unfinished_;
     if (edited.unfinished == 0) board_.want_ended(workflow.id);
@@ -529,7 +529,7 @@ void State::on(const WorkflowEnded& e, const Command&) {
   Workflow& workflow = edit(e.workflow);
   ROTA_ASSERT(workflow.unfinished == 0);
   workflow.outcome = e.outcome;
-  workflow.ended_ns = now_ns();
+  workflow.ended_ns = time_ns();
   board_.release_templates(workflow);
   if (!workflow.bound.is_none()) {
     const WorkerId bound = std::exchange(workflow.bound, WorkerId());
@@ -539,7 +539,7 @@ void State::on(const WorkflowEnded& e, const Command&) {
       board_.refit(*this, worker);
     }
   }
-  board_.arm({now_ns() + policy().retention_ms * graph::kNsPerMs, Timer::Kind::kForgetWorkflow, e.workflow.value()});
+  board_.arm({time_ns() + policy().retention_ms * graph::kNsPerMs, Timer::Kind::kForgetWorkflow, e.workflow.value()});
 }
 
 void State::on(const WorkflowForgotten& e, const Command&) {
@@ -571,8 +571,8 @@ void State::on(const BindingDropped& e, const Command&) {
 }
 
 void State::on(const ElasticPolled&, const Command&) {
-  globals_.elastic_polled_ns = now_ns();
-  board_.arm({now_ns() + policy().elastic.poll_ms * graph::kNsPerMs, Timer::Kind::kElastic, 0});
+  globals_.elastic_polled_ns = time_ns();
+  board_.arm({time_ns() + policy().elastic.poll_ms * graph::kNsPerMs, Timer::Kind::kElastic, 0});
 }
 
 }  // namespace rota::fleet

@@ -144,9 +144,7 @@ struct Execution {
   bool queued = false;     // Holds nothing yet.
   ROTA_FIELDS(lead, members, cpu_millis, memory_bytes, devices, gpus, user, queued)
 
-  [[nodiscard]] bool has(TaskId task) const {
-    return std::find(members.begin(), members.end(), task) != members.end();
-  }
+  [[nodiscard]] bool has(TaskId task) const { return std::find(members.begin(), members.end(), task) != members.end(); }
 };
 
 struct CacheHint {
@@ -240,7 +238,7 @@ class State {
   // --- What is known ---
   [[nodiscard]] const Globals& globals() const { return globals_; }
   [[nodiscard]] const Policy& policy() const { return globals_.policy; }
-  [[nodiscard]] std::int64_t now_ns() const { return globals_.now_ns; }
+  [[nodiscard]] std::int64_t time_ns() const { return globals_.now_ns; }
   [[nodiscard]] const Workflow* find(WorkflowId id) const;
   [[nodiscard]] const Task* find(TaskId id) const;
   [[nodiscard]] const Worker* find(WorkerId id) const;
@@ -343,7 +341,7 @@ class State {
   void touch_caches(Worker& worker, const std::vector<std::string>& items);
   void ready_or_examined(Workflow& workflow, Task& task);
   void follow_weights();  // A worker came or went: tasks that are sticky to it belong there, or anywhere.
-  void rebuild();                          // The board, from the data.
+  void rebuild();         // The board, from the data.
   std::uint32_t user_index(const std::string& name);
 
   Globals globals_;

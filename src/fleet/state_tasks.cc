@@ -63,7 +63,7 @@ void State::on(const TaskAssigned& e, const Command&) {
     task.lead = e.task;
     task.at_worker = e.queued;
     task.stopping = task.deferred = task.preempts = false;
-    task.assigned_ns = now_ns();
+    task.assigned_ns = time_ns();
     task.assigned_in = record_;
     if (!workflow.started) edit(id.workflow()).started = true;
   };
@@ -137,7 +137,7 @@ void State::leave_execution(Workflow& workflow, Task& task) {
   worker.executions.erase(found);
   if (worker.queued > 0) board_.want_promoted(worker.id);
   if (worker.executions.empty()) {
-    worker.idle_since_ns = now_ns();
+    worker.idle_since_ns = time_ns();
     if (worker.draining) board_.want_left(worker.id);
   }
   board_.refit(*this, worker);
@@ -243,7 +243,7 @@ void State::on(const TaskResumed& e, const Command&) {
   if (task.paused_from == TaskState::kReady) {
     board_.push(*this, workflow, task);
   } else if (task.paused_from == TaskState::kQueued && workflow.stages[task.stage].waits == 0) {
-    if (task.due_ns > now_ns()) {
+    if (task.due_ns > time_ns()) {
       board_.arm({task.due_ns, Timer::Kind::kBackoff, e.task.value()});
     } else {
       task.due_ns = 0;

@@ -54,7 +54,8 @@ inline constexpr std::uint8_t kLegal[kTaskStateCount] = {
     bits({TaskState::kReady, TaskState::kPaused, TaskState::kCancelled}),
     // Ready: its turn came.
     bits({TaskState::kRunning, TaskState::kPaused, TaskState::kCancelled}),
-    // Running: its body ended in one of three ways, or came to a checkpoint after a pause was asked for; or it was taken
+    // Running: its body ended in one of three ways, or came to a checkpoint after a pause was asked for; or it was
+    // taken
     // back, to be run again: its machine is gone, its attempt failed and another is allowed (only fleet/ does that).
     bits({TaskState::kQueued, TaskState::kPaused, TaskState::kSucceeded, TaskState::kFailed, TaskState::kCancelled}),
     // Paused: resumed; or cancelled. One whose body had started goes on running, to unwind, before it is cancelled.

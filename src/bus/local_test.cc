@@ -88,8 +88,8 @@ TEST(LocalBus, Bounds) {
   in_virtual_time([] {
     LocalBus bus(2);
     auto end = bus.connect("w").value();
+    int sent = 0;  // Outlives the task that counts.
     fiber::with_scope([&](fiber::Nursery& n) {
-      int sent = 0;
       n.launch([&] {
         for (std::uint64_t i = 0; i < 4; ++i) {
           ASSERT_TRUE(bus.host().send("w", assign(i)).ok());

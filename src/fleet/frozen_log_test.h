@@ -11,7 +11,7 @@
 
 namespace rota::fleet {
 
-inline constexpr std::string_view kFrozenLog = "FROZEN";
+inline constexpr std::string_view kFrozenLog = "e0469d6ad9d8d33b4ae663d20645c292";
 
 inline std::string play_frozen_log() {
   Hash128 chain = first_chain();

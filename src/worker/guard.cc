@@ -161,11 +161,14 @@ Result<void> Guard::One::start() {
   return {};
 }
 
-Result<Guard::Opened> Guard::open_command(int out, int err, int progress) {
+Result<Guard::Opened> Guard::open_command(int out, int err, int progress, std::string_view request) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return system_error("a command's socket", errno);
   const OwnedFd theirs(ends[1]);
   ROTA_TRY_ASSIGN(fiber::Descriptor ours, fiber::Descriptor::adopt(ends[0]));
+
+  const ssize_t size = ::send(ends[0], request.data(), request.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  const std::size_t sent = size < 0 ? 0 : static_cast<std::size_t>(size);
 
   char byte = 0;
   iovec piece{&byte, 1};
@@ -188,7 +191,7 @@ Result<Guard::Opened> Guard::open_command(int out, int err, int progress) {
   for (int attempt = 0;;) {
     if (!one.socket.is_open()) ROTA_TRY(one.start());
     if (::sendmsg(one.socket.native(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
-      return Opened{std::move(ours), one.run};
+      return Opened{std::move(ours), one.run, sent};
     const int error = errno;
     if (error == EAGAIN || error == ETOOMANYREFS) {
       // Full, or more descriptors are under way than this user may have: the guard is behind.

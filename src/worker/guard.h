@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "rota/detail/sync.h"
@@ -35,9 +36,11 @@ class Guard {
   struct Opened {
     fiber::Descriptor socket;
     std::string run;
+    std::size_t sent = 0;  // Bytes of the request: all, if it is of ordinary size.
   };
-  // Hands the descriptors of a new command over, which stay the caller's.
-  Result<Opened> open_command(int out, int err, int progress);
+  // Hands the descriptors of a new command over, which stay the caller's, with its request on the way: the guard is
+  // woken once for both.
+  Result<Opened> open_command(int out, int err, int progress, std::string_view request);
 
   // After a guard has died: kills what its commands had started and what is still alive, by its environment.
   static Result<void> bury(const std::string& run);

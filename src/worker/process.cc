@@ -144,14 +144,15 @@ Error Process::start_error(const Reply& reply) const { return describe_start(spe
 Result<std::unique_ptr<Process>> Process::request(Guard& guard, const ProcessSpec& spec, const ProcessPipes& pipes,
                                                   bool tell_start) {
   ROTA_TRY_ASSIGN(const std::string request, encode(spec, tell_start));
-  ROTA_TRY_ASSIGN(Guard::Opened opened, guard.open_command(pipes.out, pipes.err, pipes.progress));
+  ROTA_TRY_ASSIGN(Guard::Opened opened, guard.open_command(pipes.out, pipes.err, pipes.progress, request));
+  const std::string_view rest = std::string_view(request).substr(opened.sent);
   std::unique_ptr<Process> process(new Process(std::move(opened)));
   process->spec_.arguments = {spec.arguments.front()};
   process->spec_.directory = spec.directory;
   process->spec_.cgroup = spec.cgroup;
   process->spec_.environment = {"PATH=" + std::string(path_of(spec))};
   // Closed: the guard refused it or is dead. What it said, or its silence, tells which.
-  if (Result<void> sent = process->socket_.write_all(request); !sent.ok() && sent.code() != ErrorCode::kClosed) {
+  if (Result<void> sent = process->socket_.write_all(rest); !sent.ok() && sent.code() != ErrorCode::kClosed) {
     return std::move(sent).take_error();
   }
   return process;

@@ -206,6 +206,7 @@ class Guard {
       r->fds = {null_fd_, fds[1], fds[2], fds[3]};
       watch(r->socket, r.get());
       all_.push_back(std::move(r));
+      read_socket(all_.back().get());  // Its request is there already, unless it is very long.
     }
   }
 

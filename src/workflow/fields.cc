@@ -99,7 +99,7 @@ Fields::Fields(Reading& reading, const Node& node, const KeySet& keys) : reading
     const Node& key = reading_.document.key(node, i);
     const std::string_view name = reading_.text(key);
     if (std::find(keys.names.begin(), keys.names.end(), name) == keys.names.end()) {
-      reading_.wrong(key, unknown(name, keys.what, keys.names));
+      reading_.wrong(key, reading_.problems.full() ? "" : unknown(name, keys.what, keys.names));
     }
   }
 }

@@ -34,6 +34,8 @@ class Problems {
   static constexpr std::size_t kMostProblems = 100;
 
   void add(Position at, std::string message);
+  // No more are kept: it is not worth finding words for another.
+  [[nodiscard]] bool full() const { return list_.size() == kMostProblems; }
   [[nodiscard]] bool empty() const { return list_.empty(); }
   // In the order of the file, each once; the last one says how many more there are, if any.
   [[nodiscard]] std::vector<Problem> take();

@@ -273,6 +273,29 @@ TEST(Workflow, LongChainsAreFine) {
   EXPECT_THAT(spec(text).spec.templates, SizeIs(2));
 }
 
+// Mistakes by the hundred thousand: each of these would take minutes if the words for them were all looked for.
+TEST(Workflow, FilesFullOfMistakesAreRefusedQuickly) {
+  std::string needs(kHead), keys(kHead), cycle(kHead);
+  needs += "  graph:\n";
+  keys += "  stages:\n    - name: a\n      run: x\n";
+  cycle += "  graph:\n";
+  for (int i = 0; i < 100'000; ++i) {
+    const std::string number = std::to_string(i);
+    needs.append("    s").append(number).append(": {run: x, needs: t").append(number).append("}\n");
+    keys.append("      timeo").append(number).append(": 1\n");
+    cycle.append("    s")
+        .append(number)
+        .append(": {run: x, needs: s")
+        .append(std::to_string((i + 1) % 100'000))
+        .append("}\n");
+  }
+  EXPECT_THAT(read_workflow({"w", needs}).problems, SizeIs(Problems::kMostProblems + 1));
+  EXPECT_THAT(read_workflow({"w", keys}).problems, SizeIs(Problems::kMostProblems + 1));
+  const WorkflowFile round = read_workflow({"w", cycle});
+  ASSERT_THAT(round.problems, SizeIs(1));
+  EXPECT_THAT(round.problems[0].message, testing::HasSubstr("and so on over 100000 stages, which needs 's0' again"));
+}
+
 // What reaches what, against a search that visits everything.
 RC_GTEST_PROP(WorkflowProperty, AReferenceIsAllowedExactlyIfTheStageIsWaitedFor, (std::uint64_t seed)) {
   Prng random(seed);

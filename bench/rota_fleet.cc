@@ -141,7 +141,34 @@ Figures memory(unsigned, std::uint64_t count) {
           (with_workers - before) / static_cast<double>(count / 100)};
 }
 
-constexpr std::array<bench::Work, 11> kWorks{{
+// A chain `count` stages deep (P-17): bytes a task; seconds until it is accepted, and until a cancellation has reached
+// its end.
+Figures chain(unsigned, std::uint64_t count) {
+  const auto fleet = std::make_unique<Fleet>(1, fleet::DispatchMode::kAdaptive);
+  const double before = bench::resident_bytes();
+  fleet::SubmitWorkflow submission;
+  submission.workflow.name = "deep";
+  submission.workflow.templates.resize(1);
+  submission.workflow.stages.resize(count);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    fleet::Stage& stage = submission.workflow.stages[i];
+    stage.name = "s" + std::to_string(i);
+    if (i > 0) stage.needs.push_back(static_cast<std::uint32_t>(i - 1));
+  }
+  const std::uint64_t start = now_ns();
+  fleet->must(std::move(submission));
+  const std::uint64_t accepted = now_ns();
+  const double bytes = bench::resident_bytes() - before;
+  for (int i = 0; i < 10 && i + 1 < static_cast<int>(count); ++i) fleet->complete();
+  const std::uint64_t running = now_ns();
+  fleet->must(fleet::Control{fleet::Action::kCancel, fleet->brain().state().globals().last_workflow, {}});
+  const std::uint64_t cancelled = now_ns();
+  bench::expect(fleet->brain().state().unfinished_tasks(), 1);  // The one that runs has been told to stop.
+  return {bytes / static_cast<double>(count), static_cast<double>(accepted - start) / 1e9,
+          static_cast<double>(cancelled - running) / 1e9};
+}
+
+constexpr std::array<bench::Work, 12> kWorks{{
     {"brain_10", 100'000, full<10>},
     {"brain_100", 100'000, full<100>},
     {"brain_1000", 100'000, full<1'000>},
@@ -153,6 +180,7 @@ constexpr std::array<bench::Work, 11> kWorks{{
     {"brain_idle_1000", 20'000, idle<1'000>},
     {"brain_idle_10000", 20'000, idle<10'000>},
     {"brain_memory", 1'000'000, memory},
+    {"brain_chain", 1'000'000, chain},
 }};
 
 }  // namespace

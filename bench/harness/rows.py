@@ -98,6 +98,7 @@ STARTS_ALL = {
     "tokio": "every task has its turn; none stays queued behind one that gives way",
 }
 
+FLEET = {"metered": False, "limits": (), "group": "fleet", "threads": (1,)}
 LEDGER = {"metered": False, "limits": ("bare_disk",), "group": "ledger"}
 
 WORKS = (
@@ -155,6 +156,26 @@ WORKS = (
     Work("ledger_recover", "P-11", "a log of 1,000,000 opened, checked and read; time in all",
          (Figure("ledger_recover", "s", {1: "1"}),), 1_000_000, {}, threads=(1,), quick_size=100_000,
          **(LEDGER | {"limits": ()})),
+    *(Work(f"brain_{name}", "P-10", what + "; time a decision: mean, p50, p99",
+           (Figure(f"brain_{name}", "ns", {1: mean} if mean else {}), Figure(f"brain_{name}_p50", "ns"),
+            Figure(f"brain_{name}_p99", "ns", {1: p99} if p99 else {})), size, {}, quick_size=100_000, **FLEET)
+      for name, what, size, mean, p99 in (
+          ("10", "10 full workers, 100,000 queued tasks; each success frees a worker for the next", 100_000, "", ""),
+          ("100", "the same with 100 workers", 100_000, "1000", ""),
+          ("1000", "the same with 1,000 workers", 100_000, "", "5000"),
+          ("10000", "the same with 10,000 workers", 100_000, "", "20000"),
+          ("million", "100 full workers, 1,000,000 queued tasks", 1_000_000, "", ""),
+          ("static", "100 full workers, mode static_worker", 100_000, "", ""),
+          ("pipeline", "100 full workers, mode fixed_pipeline, 100 types", 100_000, "", ""),
+          ("round_robin", "100 full workers, mode static_round_robin", 100_000, "", ""),
+          ("idle_1000", "a workflow of one task arrives at 1,000 idle workers of ten kinds", 20_000, "", "5000"),
+          ("idle_10000", "the same with 10,000 workers", 20_000, "", "20000"))),
+    Work("brain_memory", "P-10", "1,000,000 queued tasks, 10,000 workers: resident bytes a task, a worker",
+         (Figure("brain_task_bytes", "B", {1: "400"}), Figure("brain_worker_bytes", "B")), 1_000_000, {}, max_rounds=3,
+         quick_size=1_000_000, **FLEET),
+    Work("brain_chain", "P-17", "a chain 1,000,000 stages deep: resident bytes a task; time to accept it, then to cancel it",
+         (Figure("chain_task_bytes", "B", {1: "1000"}), Figure("chain_accept", "s"), Figure("chain_cancel", "s")),
+         1_000_000, {}, max_rounds=3, quick_size=1_000_000, **FLEET),
 )
 
 

@@ -38,6 +38,12 @@ SMALL = {
     "ledger_128": (500, lambda threads: 500),
     "ledger_relaxed": (200, lambda threads: 200),
     "ledger_recover": (1000, lambda threads: 1000 * 1001 // 2 + 1000 * 256),
+    **{f"brain_{name}": (1000, lambda threads: 900)
+       for name in ("10", "100", "1000", "10000", "million", "static", "pipeline", "round_robin")},
+    "brain_idle_1000": (50, lambda threads: 50),
+    "brain_idle_10000": (50, lambda threads: 50),
+    "brain_memory": (10_000, lambda threads: 10_000),
+    "brain_chain": (10_000, lambda threads: 1),
 }
 
 

@@ -51,6 +51,9 @@ class Brain {
   [[nodiscard]] std::string snapshot() const;
   [[nodiscard]] static Result<Brain> restore(std::string_view bytes);
 
+  // For Selection::kCustom, before a SetPolicy with it is executed; also after a restore().
+  void use_selector(Selector selector) { state_.use_selector(selector); }
+
   void check_invariants() const { state_.check_invariants(); }
 
  private:

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -201,6 +202,45 @@ TEST(Brain, DecidesTheSameAfterARestore) {
       }
     }
   }
+}
+
+// B-8: a policy of one's own, as docs/brain.md adds one: the worker with the most memory that nobody uses.
+WorkerId most_free_memory(const State& state, TaskId, const std::vector<WorkerId>& candidates) {
+  const auto free = [&](WorkerId id) { return state.at(id).spec.memory_bytes - state.at(id).memory_used; };
+  return *std::max_element(candidates.begin(), candidates.end(),
+                           [&](WorkerId a, WorkerId b) { return free(a) < free(b); });
+}
+TEST(Brain, ASelectionOfOnesOwn) {
+  Brain brain;
+  SetPolicy policy;
+  policy.policy.selection = Selection::kCustom;
+  EXPECT_EQ(brain.execute(policy, 1).error().code, ErrorCode::kFailedPrecondition) << "without the function";
+  brain.use_selector(most_free_memory);
+  ASSERT_TRUE(brain.execute(policy, 1).ok());
+  for (const std::int64_t gib : {4, 16, 8}) {
+    WorkerSpec worker;
+    worker.name = std::to_string(gib) + " GiB";
+    worker.cpu_millis = 8000;
+    worker.memory_bytes = gib << 30;
+    ASSERT_TRUE(brain.execute(RegisterWorker{worker, {}}, 1).ok());
+  }
+  SubmitWorkflow submission;
+  submission.workflow.templates.resize(1);
+  submission.workflow.templates[0].needs.memory_bytes = std::int64_t{3} << 30;
+  submission.workflow.stages.resize(1);
+  submission.workflow.stages[0].name = "s";
+  submission.workflow.stages[0].items.assign(5, "{}");
+  const Result<Record> record = brain.execute(submission, 2);
+  ASSERT_TRUE(record.ok());
+  std::string places;
+  for (const Event& event : record->events) {
+    if (const auto* e = std::get_if<TaskAssigned>(&event)) {
+      EXPECT_EQ(e->reasoning.why, Why::kCustom);
+      places += brain.state().at(e->worker).spec.name + ", ";
+    }
+  }
+  // Free: 4 16 8, 4 13 8, 4 10 8, 4 7 8, 4 7 5.
+  EXPECT_EQ(places, "16 GiB, 16 GiB, 16 GiB, 8 GiB, 16 GiB, ");
 }
 
 // B-2: each record verifies, and one that was decided otherwise does not.

@@ -84,6 +84,10 @@ Result<void> Decision::run() {
 
 Result<void> Decision::on(const SetPolicy& command) {
   ROTA_TRY(check_policy(command.policy));
+  if (command.policy.selection == Selection::kCustom && state_.selector() == nullptr) {
+    return Error{ErrorCode::kFailedPrecondition,
+                 "selection 'custom' needs a program that brings its own (docs/brain.md)"};
+  }
   if (command.policy == state_.policy() && state_.globals().index > 1) return {};
   emit(PolicyChanged());
   return {};

@@ -98,6 +98,7 @@ enum class Why : std::uint8_t {
   kFirstFit,
   kRoundRobin,
   kRandom,
+  kCustom,
 };
 // Why a task runs where it does (B-3). Which numbers mean something depends on `why`; the others are 0.
 struct Reasoning {

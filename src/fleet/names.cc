@@ -35,6 +35,8 @@ std::string_view to_string(Selection selection) {
       return "random";
     case Selection::kAffinity:
       return "affinity";
+    case Selection::kCustom:
+      return "custom";
   }
   return "?";
 }
@@ -145,6 +147,8 @@ std::string_view to_string(Why why) {
       return "round_robin";
     case Why::kRandom:
       return "random";
+    case Why::kCustom:
+      return "custom";
   }
   return "?";
 }

@@ -33,13 +33,13 @@ inline constexpr E last_enumerator = LastEnumerator<E>::value;
     static constexpr type value = type ::last; \
   }
 ROTA_LAST_ENUMERATOR(DispatchMode, kStaticRoundRobin);
-ROTA_LAST_ENUMERATOR(Selection, kAffinity);
+ROTA_LAST_ENUMERATOR(Selection, kCustom);
 ROTA_LAST_ENUMERATOR(Category, kTraining);
 ROTA_LAST_ENUMERATOR(Action, kRetry);
 ROTA_LAST_ENUMERATOR(FailureKind, kGang);
 ROTA_LAST_ENUMERATOR(WorkerChange, kEnabledElastic);
 ROTA_LAST_ENUMERATOR(Affinity, kSameZone);
-ROTA_LAST_ENUMERATOR(Why, kRandom);
+ROTA_LAST_ENUMERATOR(Why, kCustom);
 ROTA_LAST_ENUMERATOR(RequeueReason, kRetried);
 ROTA_LAST_ENUMERATOR(StopReason, kGang);
 ROTA_LAST_ENUMERATOR(Outcome, kCancelled);

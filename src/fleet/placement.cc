@@ -243,6 +243,16 @@ void by_selection(const State& state, TaskId id, const Shape& shape, Candidates&
       why.why = Why::kRandom;
       choice.worker = best_by_score(state, id, shape.key.category, candidates, false).worker;
       return;
+    case Selection::kCustom: {
+      std::vector<WorkerId> all;
+      candidates.each([&](WorkerId worker) { all.push_back(worker); });
+      std::sort(all.begin(), all.end());
+      ROTA_ASSERT(state.selector() != nullptr, "Brain::use_selector() comes first");
+      why.why = Why::kCustom;
+      choice.worker = state.selector()(state, id, all);
+      ROTA_ASSERT(std::binary_search(all.begin(), all.end(), choice.worker), "a selector takes one of the candidates");
+      return;
+    }
     case Selection::kAffinity:
       by_affinity(state, id, candidates, shape, choice);
       return;

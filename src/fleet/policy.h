@@ -25,6 +25,7 @@ enum class Selection : std::uint8_t {
   kLeastLoaded,
   kRandom,
   kAffinity,
+  kCustom,  // A function of the program that embeds the brain: Brain::use_selector().
 };
 
 std::string_view to_string(DispatchMode mode);

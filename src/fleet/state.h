@@ -228,6 +228,11 @@ struct Globals {
   std::map<std::string, WorkerId> type_owner{};  // fixed_pipeline
 };
 
+// Selection::kCustom: one of `candidates` (ids in order, at least two) for the task. Pure, and the same function
+// whenever the log is decided again: it is a part of the brain, not of its state.
+class State;
+using Selector = WorkerId (*)(const State& state, TaskId task, const std::vector<WorkerId>& candidates);
+
 class State {
  public:
   State();
@@ -265,6 +270,8 @@ class State {
   }
   [[nodiscard]] const Board& board() const { return board_; }
   [[nodiscard]] Board& board() { return board_; }
+  [[nodiscard]] Selector selector() const { return selector_; }
+  void use_selector(Selector selector) { selector_ = selector; }
   [[nodiscard]] std::uint64_t unfinished_tasks() const { return unfinished_; }
   [[nodiscard]] std::uint32_t live_workers() const { return live_workers_; }
   // Of everything above. Valid between records.
@@ -365,6 +372,7 @@ class State {
   std::vector<Timer> fired_;
   std::uint64_t record_ = 0;  // The index of the record that is being applied.
   Board board_;
+  Selector selector_ = nullptr;
 };
 
 // What follows from a workflow's text alone: its graph and what its templates refer to.

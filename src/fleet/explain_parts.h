@@ -1,0 +1,54 @@
+// What explain.cc and explain_ready.cc share: one explanation in the making.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "fleet/explain.h"
+#include "fleet/state.h"
+
+namespace rota::fleet {
+
+class Explainer {
+ public:
+  // REQUIRES: the task exists; now_ns is at least the state's time.
+  Explainer(const State& state, TaskId task, const TaskAssigned* assigned, std::int64_t now_ns);
+
+  [[nodiscard]] Explanation run() &&;
+
+ private:
+  void queued();
+  void paused();
+  void running();
+  void succeeded();
+  void failed();
+  void cancelled();
+  void placement();  // Where and why, for a task that runs or ran.
+
+  // explain_ready.cc
+  void ready();
+  void unplaceable(const Shape& shape);
+  [[nodiscard]] bool over_quota(const Shape& shape);
+  void gang(const Shape& shape);
+  void one_worker(ExplainReason reason, const Worker& worker, const std::string& what);
+  void no_room(const Shape& shape);
+  void place_in_order();
+
+  void because(ExplainReason reason, std::string words);  // The sentence: the task's name and these words.
+  void also(std::string_view words) { out_.sentence.append(words); }
+  void fact(std::string_view key, std::int64_t value);
+  void fact(std::string_view key, std::string_view text);
+  [[nodiscard]] std::string stage_progress(std::uint32_t stage) const;
+  [[nodiscard]] std::string worker_name(WorkerId id) const;
+
+  const State& state_;
+  const Workflow& workflow_;
+  const Task& task_;
+  const TaskTemplate& use_;
+  const TaskAssigned* assigned_;
+  const std::int64_t now_ns_;
+  Explanation out_;
+};
+
+}  // namespace rota::fleet

@@ -1,0 +1,251 @@
+// A task that is ready and has no place: the first of these that is true is why.
+//
+//   no live worker could ever run it > its user's quota > its gang > the one worker that it may go to > nobody has room
+//
+// In the order of how long it would last: what no room would cure comes before what waits for room.
+#include <algorithm>
+#include <bit>
+#include <tuple>
+
+#include "base/json_text.h"
+#include "fleet/explain_parts.h"
+#include "fleet/explain_words.h"
+#include "fleet/placement.h"
+
+namespace rota::fleet {
+
+namespace {
+
+std::string quoted(std::string_view text) { return "'" + printable(text) + "'"; }
+
+// How many tasks with these needs the worker could start now.
+std::int64_t room_now(const Worker& worker, const Requirements& needs) {
+  if (!worker.takes_tasks() || worker.queued > 0 || !Board::capable(worker.spec, needs)) return 0;
+  std::int64_t room = TaskId::kMostTasks;
+  if (needs.cpu_millis > 0) room = std::min(room, (worker.spec.cpu_millis - worker.cpu_used) / needs.cpu_millis);
+  if (needs.memory_bytes > 0) {
+    room = std::min(room, (worker.spec.memory_bytes - worker.memory_used) / needs.memory_bytes);
+  }
+  if (needs.gpu.count > 0) {
+    const std::uint64_t free = Board::suitable_devices(worker.spec, needs.gpu) & ~worker.devices_used;
+    room = std::min<std::int64_t>(room, std::popcount(free) / needs.gpu.count);
+  }
+  return std::max<std::int64_t>(room, 0);
+}
+
+}  // namespace
+
+void Explainer::ready() {
+  const Shape& shape = state_.board().shape(task_.shape);
+  const ShapeKey& key = shape.key;
+  if (shape.live == 0) {
+    unplaceable(shape);
+  } else if (over_quota(shape)) {  // Said there.
+  } else if (key.gang != 0) {
+    gang(shape);
+  } else if (shape.start > 0 || shape.queue > 0) {
+    because(ExplainReason::kTurn, "is placed with the next decision");
+  } else if (const Worker* only = state_.find(key.only); only != nullptr) {
+    one_worker(ExplainReason::kStickyWorker, *only, "which has the weights of its parent");
+  } else if (const Worker* pinned = key.pinned.empty() ? nullptr : state_.find_worker(key.pinned); pinned != nullptr) {
+    one_worker(ExplainReason::kPinnedWorker, *pinned, "to which its stage is pinned");
+  } else if (const Worker* bound = state_.find(workflow_.bound);
+             state_.policy().mode == DispatchMode::kStaticWorker && bound != nullptr) {
+    one_worker(ExplainReason::kWorkflowWorker, *bound, "which works for its whole workflow (static_worker)");
+  } else if (const auto type = state_.globals().type_owner.find(use_.type);
+             state_.policy().mode == DispatchMode::kFixedPipeline && type != state_.globals().type_owner.end()) {
+    one_worker(ExplainReason::kTypeWorker, state_.at(type->second),
+               "to which all tasks of type " + quoted(use_.type) + " belong (fixed_pipeline)");
+  } else {
+    no_room(shape);
+  }
+  if (task_.preempts) {
+    also("; others of lower priority were asked to make room for it");
+    fact("preempts", 1);
+  }
+  place_in_order();
+}
+
+void Explainer::unplaceable(const Shape& shape) {
+  const ShapeKey& key = shape.key;
+  // As in Decision::fire_graces(): since it is ready, or since the last worker that could have run it went.
+  std::int64_t since = task_.since_ns;
+  for (std::size_t i = 0; i < shape.fits.size(); ++i) {
+    if (shape.fits[i].possible) since = std::max(since, state_.board().kinds()[i].gone_ns);
+  }
+  const std::int64_t fails = since + state_.policy().no_worker_grace_ms * graph::kNsPerMs;
+  const Nearest near = nearest_worker(state_, key.needs);
+  std::string why;
+  if (!key.pinned.empty()) {
+    const Worker* worker = state_.find_worker(key.pinned);
+    why = "it is pinned to worker " + quoted(key.pinned) + ", ";
+    why += worker == nullptr ? std::string("which is not there")
+           : !worker->live() ? "which is " + std::string(to_string(worker->status(0)))
+                             : "which lacks " + unmet_requirement(worker->spec, key.needs);
+  } else if (near.worker.is_none()) {
+    why = "there is no live worker";
+  } else if (!near.lacks.empty()) {
+    why = near.lacks + " (at " + worker_name(near.worker) + ", which comes nearest)";
+    fact("requirement", near.lacks);
+    fact("nearest", state_.at(near.worker).spec.name);
+  } else if (key.gang != 0) {
+    const std::int64_t room = state_.board().room_for(state_, key);
+    why = std::to_string(workflow_.stages[task_.stage].count) +
+          " must start together, and the whole fleet has room for " + std::to_string(room);
+    fact("gang", workflow_.stages[task_.stage].count);
+    fact("room_ever", room);
+  } else {
+    why = "the dispatch mode " + std::string(to_string(state_.policy().mode)) + " binds it to one that cannot";
+  }
+  because(ExplainReason::kUnplaceable, "waits for a worker that could run it; no live one can: " + why);
+  also(fails > now_ns_ ? "; it fails in " + span_of(fails - now_ns_) + " unless one comes"
+                       : std::string("; it fails with the next tick"));
+  fact("fails_ns", fails);
+}
+
+bool Explainer::over_quota(const Shape& shape) {
+  const User& user = state_.users()[workflow_.user];
+  // A gang is on the account as a whole.
+  const std::int64_t count = shape.key.gang == 0 ? 1 : workflow_.stages[task_.stage].unfinished;
+  const Requirements& needs = shape.key.needs;
+  struct Limit {
+    std::string_view what;
+    std::int64_t limit, used, more;
+  };
+  for (const Limit& each : {Limit{"cpu", user.cpu_limit, user.cpu_used, needs.cpu_millis * count},
+                            Limit{"memory", user.memory_limit, user.memory_used, needs.memory_bytes * count},
+                            Limit{"gpus", user.gpu_limit, user.gpus_used, needs.gpu.count * count},
+                            Limit{"tasks", user.task_limit, user.tasks_used, count}}) {
+    if (each.limit == 0 || each.used + each.more <= each.limit) continue;
+    const auto figure = [&](std::int64_t value) {
+      return each.what == "cpu"      ? decimal(value, 1000)
+             : each.what == "memory" ? bytes_of(value)
+                                     : std::to_string(value);
+    };
+    because(ExplainReason::kQuota, "waits for the quota of user " + quoted(user.name) + ": " + std::string(each.what) +
+                                       " " + figure(each.used) + " of " + figure(each.limit) + " in use, and " +
+                                       (count > 1 ? "its gang" : "it") + " needs " + figure(each.more));
+    fact("user", user.name);
+    fact("quota", each.what);
+    fact("limit", each.limit);
+    fact("used", each.used);
+    fact("required", each.more);
+    return true;
+  }
+  return false;
+}
+
+void Explainer::gang(const Shape& shape) {
+  const StageState& stage = workflow_.stages[task_.stage];
+  std::int64_t missing = 0;
+  for (std::uint32_t t = stage.first; t < stage.first + stage.count; ++t) {
+    const TaskState state = workflow_.tasks[t].state;
+    if (state != TaskState::kReady && state != TaskState::kSucceeded) ++missing;
+  }
+  fact("gang", stage.unfinished);
+  if (missing > 0) {
+    because(ExplainReason::kGangIncomplete, "waits for its gang, which starts together: " + std::to_string(missing) +
+                                                " of " + counted(stage.count, "task") +
+                                                (missing == 1 ? " is" : " are") +
+                                                " not ready: " + stage_progress(task_.stage));
+    fact("not_ready", missing);
+    return;
+  }
+  const bool one = Board::one_worker_only(state_);
+  std::int64_t room = 0;
+  state_.each_worker([&](const Worker& worker) {
+    const std::int64_t here = room_now(worker, shape.key.needs);
+    room = one ? std::max(room, here) : room + here;
+  });
+  because(ExplainReason::kGangRoom, "waits for room for its gang: " + std::to_string(stage.unfinished) +
+                                        " must start together, and now there is room for " + std::to_string(room) +
+                                        (one ? " on one worker" : ""));
+  fact("room_now", room);
+}
+
+void Explainer::one_worker(ExplainReason reason, const Worker& worker, const std::string& what) {
+  const std::string status(to_string(worker.status(state_.policy().max_queue_per_worker)));
+  because(reason, "waits for worker " + quoted(worker.spec.name) + ", " + what + "; it " +
+                      (worker.takes_tasks() ? "has " + counted(worker.depth(), "task") : "is " + status));
+  fact("worker", worker.spec.name);
+  fact("worker_status", status);
+  fact("worker_tasks", worker.depth());
+}
+
+// Each worker that could run it is counted once, by the first thing that keeps it from doing so.
+void Explainer::no_room(const Shape& shape) {
+  const ShapeKey& key = shape.key;
+  const bool unchecked = state_.policy().mode == DispatchMode::kStaticRoundRobin;
+  struct Count {
+    std::string_view key, words;
+    std::int64_t count = 0;
+  };
+  Count busy{"busy", "busy"};
+  Count disabled{"disabled", "disabled"};
+  Count draining{"draining", "draining"};
+  Count unreachable{"unreachable", "unreachable"};
+  Count excluded{"excluded", "left out, as it failed there"};
+  Count owned{"owned", "working for another workflow (static_worker)"};
+  Count incapable{"incapable", "unable to run all of its workflow (static_worker)"};
+  std::int64_t able = 0;
+  state_.each_worker([&](const Worker& worker) {
+    if (worker.left || !(shape.fits[worker.kind].possible || unchecked)) return;
+    ++able;
+    const bool failed_there = std::binary_search(key.excluded.begin(), key.excluded.end(), worker.id);
+    const auto whole = [&](const TaskTemplate& use) { return Board::capable(worker.spec, use.needs); };
+    const bool all = std::all_of(workflow_.spec.templates.begin(), workflow_.spec.templates.end(), whole);
+    const bool by_workflow = state_.policy().mode == DispatchMode::kStaticWorker;
+    Count& why = !worker.reachable                                                        ? unreachable
+                 : worker.draining                                                        ? draining
+                 : worker.disabled_by_hand || worker.disabled_elastic                     ? disabled
+                 : shape.spare_excluded && failed_there                                   ? excluded
+                 : by_workflow && !all                                                    ? incapable
+                 : by_workflow && !worker.owner.is_none() && worker.owner != workflow_.id ? owned
+                                                                                          : busy;
+    ++why.count;
+  });
+  because(owned.count > 0 && busy.count == 0 ? ExplainReason::kWorkflowWorker : ExplainReason::kNoRoom,
+          "waits for room: " + counted(able, "worker") + " could run it: ");
+  fact("able", able);
+  bool first = true;
+  for (const Count* each : {&busy, &disabled, &draining, &unreachable, &excluded, &owned, &incapable}) {
+    if (each->count == 0) continue;
+    also((first ? "" : ", ") + std::to_string(each->count) + (each->count == 1 ? " is " : " are ") +
+         std::string(each->words));
+    fact(each->key, each->count);
+    first = false;
+  }
+}
+
+// Its place among all ready tasks, by the order in which decisions look at them (B-4).
+void Explainer::place_in_order() {
+  const Policy& policy = state_.policy();
+  using Place = std::tuple<std::int64_t, bool, std::int64_t, std::int64_t, TaskId>;  // Less is earlier.
+  const auto place_of = [&](const Workflow& workflow, const Task& task, TaskId id) -> Place {
+    return {-effective_priority(state_, task), policy.prefer_started && !workflow.started,
+            policy.fair_share ? dominant_share(state_, state_.users()[workflow.user]) : 0, task.since_ns, id};
+  };
+  const Place own = place_of(workflow_, task_, out_.task);
+  std::uint64_t before = 0;
+  std::uint64_t all = 0;
+  state_.board().each_shape([&](ShapeRef, const Shape& shape) {
+    const auto look = [&](const ReadyEntry& entry) {
+      const Task* task = state_.find(entry.task);
+      if (task == nullptr || task->state != TaskState::kReady || task->stamp != entry.stamp) return;
+      ++all;
+      if (place_of(state_.at(entry.task.workflow()), *task, entry.task) < own) ++before;
+    };
+    for (const auto& [key, ready] : shape.classes) {
+      for (const ReadyEntry& entry : ready.run) look(entry);
+      for (const ReadyEntry& entry : ready.side) look(entry);
+    }
+  });
+  also("; it is ready for " + span_of(std::max<std::int64_t>(now_ns_ - task_.since_ns, 0)) + ", " +
+       ordinal(before + 1) + " of " + counted(static_cast<std::int64_t>(all), "ready task"));
+  fact("ready_since_ns", task_.since_ns);
+  fact("place", static_cast<std::int64_t>(before + 1));
+  fact("ready_tasks", static_cast<std::int64_t>(all));
+  fact("priority", effective_priority(state_, task_));
+}
+
+}  // namespace rota::fleet

@@ -1,0 +1,106 @@
+// What a course of events came to: how long, how dear, how well used, how long tasks waited.
+//
+// The same meter reads the log as it happened and a course under another policy (what_if.h), so that the two can stand
+// side by side. All of it is taken over the time from the first accepted workflow to the last end of a task.
+//
+// Pure. Thread safety: none.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "fleet/ids.h"
+#include "fleet/record.h"
+#include "fleet/state.h"
+
+namespace rota::fleet {
+
+struct Figures {
+  std::uint64_t records = 0;      // Decisions.
+  std::uint64_t assignments = 0;  // Executions that were sent to a worker.
+  std::uint64_t succeeded = 0;    // Skipped ones not counted.
+  std::uint64_t skipped = 0;
+  std::uint64_t failed = 0;
+  std::uint64_t cancelled = 0;
+  std::uint64_t unfinished = 0;  // Tasks that had not ended when it was over.
+  std::uint64_t refused = 0;     // Commands of the log that the other policy refused: submissions, mostly.
+  std::int64_t makespan_ns = 0;
+  // A worker's price an hour for the time in which it ran something; for the time in which it was there and enabled.
+  std::int64_t cost_busy_microdollars = 0;
+  std::int64_t cost_up_microdollars = 0;
+  // Core-seconds that tasks had reserved, of those that workers which were there and enabled offered; in millionths.
+  std::int64_t utilisation_millionths = 0;
+  // From ready to started, of first attempts.
+  std::int64_t wait_mean_ns = 0;
+  std::int64_t wait_p95_ns = 0;
+  bool operator==(const Figures&) const = default;
+};
+
+// {"records": ..., ...}: every member by its name.
+[[nodiscard]] std::string to_json(const Figures& figures);
+
+// Calls f(task, attempt) for each task that begins to run by the event; one that waits at its worker does not yet.
+// `state` is the one after the record.
+template <class F>
+void each_begun(const Event& event, const State& state, F&& f) {
+  if (const auto* assigned = std::get_if<TaskAssigned>(&event)) {
+    if (assigned->queued) return;
+    f(assigned->task, assigned->attempt);
+    for (const Member& member : assigned->members) f(member.task, member.attempt);
+  } else if (const auto* started = std::get_if<TaskStarted>(&event)) {
+    const Task* task = state.find(started->task);
+    const Worker* worker = task == nullptr ? nullptr : state.find(task->worker);
+    if (worker == nullptr) return;
+    for (const Execution& execution : worker->executions) {
+      if (!execution.has(started->task)) continue;
+      for (const TaskId member : execution.members) f(member, state.at(member).attempt);
+      return;
+    }
+  }
+}
+
+class Meter {
+ public:
+  // `state` is the one after the record. Cost: what the record's events name.
+  void see(const Record& record, const State& state);
+  [[nodiscard]] Figures figures(const State& state) const;
+
+ private:
+  __extension__ using Wide = __int128;  // Nanoseconds times thousandths of cores, over years.
+
+  // Rates, and what they sum up to over time.
+  struct Rates {
+    std::int64_t cpu_used = 0;
+    std::int64_t cpu_up = 0;
+    std::int64_t cost_busy = 0;
+    std::int64_t cost_up = 0;
+  };
+  struct Sums {
+    Wide cpu_used = 0;
+    Wide cpu_up = 0;
+    Wide cost_busy = 0;
+    Wide cost_up = 0;
+  };
+
+  void advance(std::int64_t now_ns);
+  void touch(WorkerId id, const State& state);
+  void touch_worker_of(TaskId id, const State& state);
+  void ended(std::int64_t now_ns);
+
+  Figures counts_;
+  std::vector<Rates> workers_;  // By id.
+  Rates rates_;
+  Sums sums_;
+  Sums at_end_;  // As they were when the last task ended.
+  bool begun_ = false;
+  std::int64_t begin_ns_ = 0;
+  std::int64_t end_ns_ = 0;
+  std::int64_t now_ns_ = 0;
+  std::set<TaskId> failed_;  // A set: who is retried has not failed any more.
+  std::set<TaskId> cancelled_;
+  std::vector<std::int64_t> waits_;
+};
+
+}  // namespace rota::fleet

@@ -1,0 +1,300 @@
+#include "fleet/what_if.h"
+
+#include <algorithm>
+#include <limits>
+#include <queue>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "fleet/brain.h"
+#include "fleet/text.h"
+
+namespace rota::fleet {
+
+namespace {
+
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+// Timers that lead to no task's begin or end, one after another, with nothing else to come: nothing will.
+constexpr int kMostIdleTicks = 10'000;
+constexpr std::int64_t kNoTtlMs = 100LL * 365 * 24 * 3600 * 1000 / 2;  // Half a century.
+
+template <class T>
+constexpr bool is_said_by_people_or_machines =
+    std::is_same_v<T, SetPolicy> || std::is_same_v<T, RegisterWorker> || std::is_same_v<T, DrainWorker> ||
+    std::is_same_v<T, WorkerLost> || std::is_same_v<T, SetWorkerEnabled> || std::is_same_v<T, ReportCaches> ||
+    std::is_same_v<T, SubmitWorkflow> || std::is_same_v<T, Control> || std::is_same_v<T, SetPriority> ||
+    std::is_same_v<T, SetQuota> || std::is_same_v<T, ForgetWorkflow>;
+
+}  // namespace
+
+Past::Past() : texts_{"null"} {}
+
+std::uint32_t Past::text(const std::string& text) {
+  if (text == "null") return 0;
+  texts_.push_back(text);
+  return static_cast<std::uint32_t>(texts_.size() - 1);
+}
+
+Past::TaskPast& Past::of(TaskId id, const State& state) {
+  const std::size_t workflow = id.workflow().value();
+  if (tasks_.size() <= workflow) tasks_.resize(workflow + 1);
+  std::vector<TaskPast>& tasks = tasks_[workflow];
+  if (tasks.empty()) tasks.resize(state.at(id.workflow()).tasks.size());
+  return tasks[id.index()];
+}
+
+void Past::see(const Record& record, const State& state) {
+  meter_.see(record, state);
+  if (const auto* report = std::get_if<ReportSucceeded>(&record.command)) {
+    End end;
+    end.succeeded = true;
+    end.text = text(report->result);
+    attempt_ended(record, state, report->task, end);
+  } else if (const auto* failure = std::get_if<ReportFailed>(&record.command)) {
+    End end;
+    end.kind = failure->kind;
+    end.final = failure->final;
+    end.text = text(failure->message);
+    attempt_ended(record, state, failure->task, end);
+  } else if (const auto* checkpoint = std::get_if<ReportCheckpoint>(&record.command)) {
+    checkpoints_[checkpoint->task] = text(checkpoint->checkpoint);
+  } else {
+    keep(record, state);
+  }
+  for (const Event& event : record.events) {
+    each_begun(event, state, [&](TaskId id, std::uint32_t) { of(id, state).began_ns = record.wall_ns; });
+  }
+}
+
+// What the command, and what its events tell of workers, means for any course.
+void Past::keep(const Record& record, const State& state) {
+  WorkflowId accepted;
+  std::vector<std::string> back;
+  for (const Event& event : record.events) {
+    if (const auto* e = std::get_if<WorkflowAccepted>(&event)) accepted = e->workflow;
+    const auto* changed = std::get_if<WorkerChanged>(&event);
+    if (changed == nullptr) continue;
+    const Worker* worker = state.find(changed->worker);
+    if (worker == nullptr) continue;
+    if (changed->change == WorkerChange::kBack) back.push_back(worker->spec.name);
+    // By its heartbeat; a loss by any other command is that command's.
+    if (changed->change == WorkerChange::kUnreachable && std::holds_alternative<Tick>(record.command)) {
+      said_.push_back({record.wall_ns, WorkerLost{worker->spec.name, "its heartbeat was missing"}, {}});
+    }
+  }
+  if (!back.empty()) said_.push_back({record.wall_ns, Heartbeats{std::move(back)}, {}});
+  std::visit(
+      [&](const auto& command) {
+        if constexpr (is_said_by_people_or_machines<std::decay_t<decltype(command)>>) {
+          said_.push_back({record.wall_ns, command, accepted});
+        }
+      },
+      record.command);
+}
+
+void Past::attempt_ended(const Record& record, const State& state, TaskId id, End end) {
+  const Task* task = state.find(id);
+  if (task == nullptr) return;
+  TaskPast& past = of(id, state);
+  end.took_ns = std::max<std::int64_t>(record.wall_ns - past.began_ns, 0);
+  if (const auto found = checkpoints_.find(id); found != checkpoints_.end()) {
+    end.checkpoint = found->second;
+    checkpoints_.erase(found);
+  }
+  if (end.succeeded) {
+    const std::string& type = state.at(id.workflow()).template_of(*task).type;
+    auto mean = means_.find(type);
+    if (mean == means_.end()) mean = means_.emplace(type, Mean()).first;
+    for (Mean* each : {&mean->second, &mean_}) {
+      each->sum_ns += end.took_ns;
+      ++each->count;
+    }
+  }
+  const auto number = static_cast<std::uint32_t>(ends_.size());
+  (past.last == kNone ? past.first : ends_[past.last].next) = number;
+  past.last = number;
+  ends_.push_back(end);
+}
+
+// One course under another policy, under virtual time.
+class OtherCourse {
+ public:
+  OtherCourse(const Past& past, std::string_view change, const WhatIfProgress& progress)
+      : past_(past), change_(change), progress_(progress) {}
+
+  Result<Figures> run() {
+    ROTA_TRY_ASSIGN(const Policy first, changed(Policy()));
+    // Also if the log has none: then the policy was the one of an empty state.
+    const std::int64_t start = past_.said_.empty() ? 0 : past_.said_.front().wall_ns;
+    ROTA_TRY(execute(SetPolicy{first}, start));
+    int idle = 0;
+    for (;;) {
+      const bool more = next_ < past_.said_.size();
+      if (!more && brain_.state().unfinished_tasks() == 0) break;
+      const std::int64_t said = more ? past_.said_[next_].wall_ns : kNever;
+      const std::int64_t ended = ends_.empty() ? kNever : ends_.top().ns;
+      const std::int64_t due = brain_.next_due_ns();
+      if (said == kNever && ended == kNever && due == kNever) break;
+      const std::uint64_t before = moved_;
+      if (ended <= said && ended <= due) {
+        const Ending ending = ends_.top();
+        ends_.pop();
+        report(ending);
+      } else if (said <= due) {
+        ROTA_TRY(say(past_.said_[next_++]));
+      } else {
+        static_cast<void>(execute(Tick(), due));
+      }
+      idle = moved_ == before && !more && ends_.empty() ? idle + 1 : 0;
+      if (idle > kMostIdleTicks) break;
+    }
+    Figures figures = meter_.figures(brain_.state());
+    figures.refused = refused_;
+    return figures;
+  }
+
+ private:
+  enum class EndingKind : std::uint8_t { kStop, kEnd };
+  struct Ending {
+    std::int64_t ns;
+    std::uint64_t number;  // Of equal times the one that was known first.
+    TaskId task;
+    std::uint32_t attempt;
+    std::uint32_t end;  // In past_.ends_; kNone: as the mean.
+    EndingKind kind;
+    friend bool operator>(const Ending& a, const Ending& b) { return a.ns != b.ns ? a.ns > b.ns : a.number > b.number; }
+  };
+
+  Result<Policy> changed(Policy policy) const {
+    ROTA_TRY(parse_fields(change_, policy));
+    policy.heartbeat_ttl_ms = kNoTtlMs;
+    return policy;
+  }
+
+  // Decides, and lets the workers begin.
+  Result<void> execute(Command command, std::int64_t now_ns) {
+    ROTA_TRY(brain_.execute(std::move(command), now_ns, record_));
+    if (record_.index == 0) return {};
+    const State& state = brain_.state();
+    meter_.see(record_, state);
+    if (progress_ && record_.index % 8192 == 0) progress_(record_.index);
+    for (const Event& event : record_.events) {
+      each_begun(event, state, [&](TaskId id, std::uint32_t attempt) {
+        ++moved_;
+        const std::uint32_t end = cursor(id);
+        const std::int64_t took = end == Past::kNone ? mean_of(id) : past_.ends_[end].took_ns;
+        const std::int64_t now = record_.wall_ns;
+        ends_.push({took > kNever - now ? kNever : now + took, ++number_, id, attempt, end, EndingKind::kEnd});
+      });
+      if (const auto* stop = std::get_if<StopRequested>(&event)) {
+        const std::uint32_t attempt = state.at(stop->task).attempt;
+        ends_.push({record_.wall_ns, ++number_, stop->task, attempt, Past::kNone, EndingKind::kStop});
+      }
+    }
+    return {};
+  }
+
+  void report(const Ending& ending) {
+    const Task* task = brain_.state().find(ending.task);
+    if (task == nullptr || task->attempt != ending.attempt) return;  // It was taken back meanwhile.
+    Result<void> told;
+    if (ending.kind == EndingKind::kStop) {
+      if (!task->stopping) return;
+      told = execute(ReportStopped{ending.task, ending.attempt}, ending.ns);
+    } else if (ending.end == Past::kNone) {
+      told = execute(ReportSucceeded{ending.task, ending.attempt, "null"}, ending.ns);
+    } else {
+      const Past::End& end = past_.ends_[ending.end];
+      const std::string& text = past_.texts_[end.text];
+      if (end.checkpoint != 0) {
+        static_cast<void>(
+            execute(ReportCheckpoint{ending.task, ending.attempt, past_.texts_[end.checkpoint]}, ending.ns));
+      }
+      told = end.succeeded ? execute(ReportSucceeded{ending.task, ending.attempt, text}, ending.ns)
+                           : execute(ReportFailed{ending.task, ending.attempt, end.kind, text, end.final}, ending.ns);
+      if (told.ok() && record_.index > 0) cursor(ending.task) = end.next;
+    }
+    if (told.ok() && record_.index > 0) ++moved_;
+  }
+
+  Result<void> say(const Past::Said& said) {
+    Command command = said.command;
+    if (auto* policy = std::get_if<SetPolicy>(&command)) {
+      ROTA_TRY_ASSIGN(policy->policy, changed(policy->policy));
+      return execute(std::move(command), said.wall_ns);
+    }
+    if (auto* control = std::get_if<Control>(&command)) {
+      control->workflow = here(control->workflow);
+      control->task = here(control->task);
+    } else if (auto* priority = std::get_if<SetPriority>(&command)) {
+      priority->workflow = here(priority->workflow);
+      priority->task = here(priority->task);
+    } else if (auto* forget = std::get_if<ForgetWorkflow>(&command)) {
+      forget->workflow = here(forget->workflow);
+    }
+    // Where it will be, if it is accepted: its tasks may begin with the same record.
+    const WorkflowId id = brain_.state().globals().last_workflow.next();
+    const bool submission = std::holds_alternative<SubmitWorkflow>(command);
+    if (submission) {
+      if (there_.size() <= id.value()) there_.resize(id.value() + 1);
+      there_[id.value()] = said.accepted;
+    }
+    // What the other course refuses is part of it: to cancel what has ended already, to submit to a full queue.
+    if (!execute(std::move(command), said.wall_ns).ok()) {
+      ++refused_;
+    } else if (submission) {
+      if (here_.size() <= said.accepted.value()) here_.resize(said.accepted.value() + 1);
+      here_[said.accepted.value()] = id;
+    }
+    return {};
+  }
+
+  // A workflow of the log, by its id in this course; none if it was refused here.
+  WorkflowId here(WorkflowId there) const { return there.value() < here_.size() ? here_[there.value()] : WorkflowId(); }
+  TaskId here(TaskId there) const { return there.is_none() ? there : TaskId(here(there.workflow()), there.index()); }
+
+  // The next end of the task that has not come about in this course.
+  std::uint32_t& cursor(TaskId id) {
+    const std::size_t workflow = id.workflow().value();
+    if (cursors_.size() <= workflow) cursors_.resize(workflow + 1);
+    std::vector<std::uint32_t>& cursors = cursors_[workflow];
+    if (cursors.empty()) {
+      cursors.assign(brain_.state().at(id.workflow()).tasks.size(), Past::kNone);
+      const std::size_t there = there_[workflow].value();
+      if (there < past_.tasks_.size()) {
+        const auto& tasks = past_.tasks_[there];
+        for (std::size_t i = 0; i < tasks.size() && i < cursors.size(); ++i) cursors[i] = tasks[i].first;
+      }
+    }
+    return cursors[id.index()];
+  }
+
+  std::int64_t mean_of(TaskId id) const {
+    const Workflow& workflow = brain_.state().at(id.workflow());
+    const auto found = past_.means_.find(workflow.template_of(workflow.tasks[id.index()]).type);
+    const Past::Mean& mean = found == past_.means_.end() ? past_.mean_ : found->second;
+    return mean.count == 0 ? 0 : mean.sum_ns / mean.count;
+  }
+
+  const Past& past_;
+  const std::string_view change_;
+  const WhatIfProgress& progress_;
+  Brain brain_;
+  Record record_;
+  Meter meter_;
+  std::size_t next_ = 0;  // In past_.said_.
+  std::priority_queue<Ending, std::vector<Ending>, std::greater<>> ends_;
+  std::uint64_t number_ = 0;
+  std::uint64_t moved_ = 0;  // Begins and ends of tasks.
+  std::uint64_t refused_ = 0;
+  std::vector<WorkflowId> here_;   // By the log's number.
+  std::vector<WorkflowId> there_;  // By this course's number.
+  std::vector<std::vector<std::uint32_t>> cursors_;
+};
+
+Result<Figures> what_if(const Past& past, std::string_view change, const WhatIfProgress& progress) {
+  return OtherCourse(past, change, progress).run();
+}
+
+}  // namespace rota::fleet

@@ -1,0 +1,100 @@
+// What another policy would have done with a log (S-3, `rota replay --policy`).
+//
+//   Past past;
+//   for each record: brain.verify(record) or apply(record); past.see(record, brain.state());
+//   past.figures(brain.state());                              // as it happened
+//   what_if(past, "mode=static_worker");                      // as it would have been
+//
+// What is kept of the past: what people and machines did, at the times at which they did it (registrations, losses and
+// returns of workers, submissions, controls, priorities, quotas, changes of policy), and what tasks are like: how long
+// each attempt took that a worker reported an end of, and which end that was. What is decided anew: everything else.
+//
+// The model, where the log cannot know:
+//   - An attempt takes as long as it took, on whichever worker; a task's attempts end as they ended, one after another.
+//   - A task that the log has no end of (any more) takes the mean of its type, or of all, and succeeds.
+//   - A task that is told to stop does so at once. Its time so far is lost, as it is with its worker.
+//   - The last checkpoint of an attempt is reported with its end. A pause does not make a running task longer.
+//   - Workers are there when they were: heartbeats do not decide, the losses of the log do. After the log's end
+//     everybody stays.
+//   - A change of policy in the log is made as well, with the other policy's values over it.
+//
+// Pure. Cost: that of the decisions, and O(log n) an end of a task. Thread safety: none.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fleet/command.h"
+#include "fleet/figures.h"
+#include "fleet/ids.h"
+#include "fleet/record.h"
+#include "fleet/state.h"
+#include "rota/result.h"
+
+namespace rota::fleet {
+
+class Past {
+ public:
+  Past();
+
+  // The log's records in order, from the first one on, each with the state after it.
+  void see(const Record& record, const State& state);
+  // As it happened.
+  [[nodiscard]] Figures figures(const State& state) const { return meter_.figures(state); }
+
+ private:
+  friend class OtherCourse;
+
+  struct Said {
+    std::int64_t wall_ns;
+    Command command;
+    WorkflowId accepted{};  // Of a submission.
+  };
+  // How one attempt ended.
+  struct End {
+    std::int64_t took_ns = 0;
+    std::uint32_t text = 0;        // In texts_: its result, or its message.
+    std::uint32_t checkpoint = 0;  // In texts_; 0: none.
+    std::uint32_t next = kNone;    // In ends_: the same task's next one.
+    FailureKind kind = FailureKind::kError;
+    bool succeeded = false;
+    bool final = false;
+  };
+  struct TaskPast {
+    std::int64_t began_ns = 0;
+    std::uint32_t first = kNone;  // In ends_.
+    std::uint32_t last = kNone;
+  };
+  struct Mean {
+    std::int64_t sum_ns = 0;
+    std::int64_t count = 0;
+  };
+  static constexpr std::uint32_t kNone = ~0U;
+
+  void keep(const Record& record, const State& state);
+  void attempt_ended(const Record& record, const State& state, TaskId id, End end);
+  std::uint32_t text(const std::string& text);
+  TaskPast& of(TaskId id, const State& state);
+
+  Meter meter_;
+  std::vector<Said> said_;
+  std::vector<std::vector<TaskPast>> tasks_;  // By workflow, by task.
+  std::vector<End> ends_;
+  std::vector<std::string> texts_;
+  std::map<TaskId, std::uint32_t> checkpoints_;     // Of attempts that have not ended: in texts_.
+  std::map<std::string, Mean, std::less<>> means_;  // By type.
+  Mean mean_;                                       // Of all.
+};
+
+// Called now and then with how many decisions were made; for a display.
+using WhatIfProgress = std::function<void(std::uint64_t decisions)>;
+
+// `change` is text of fleet/text.h for a Policy: "mode=static_worker lambda_other=200000000"; empty: the same policy.
+// kParseError, kInvalidArgument: it is not a policy.
+[[nodiscard]] Result<Figures> what_if(const Past& past, std::string_view change, const WhatIfProgress& progress = {});
+
+}  // namespace rota::fleet

@@ -19,13 +19,14 @@ std::uint64_t mix(std::uint64_t x) {
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
   return x ^ (x >> 31);
 }
-// The upper half orders groups of 64 workers, the lower half those of one group: the greatest of n is found by looking
-// at n / 64 groups and then at one.
-std::uint32_t group_tie(std::uint64_t task, const Kind& kind, std::uint32_t group) {
-  return static_cast<std::uint32_t>(mix(task ^ (kind.salt + group * 0x9e3779b97f4a7c15U)) >> 32);
+// The upper bits order groups of 64 workers, the others the workers: the greatest of n is found by looking at n / 64
+// groups and then at the few that are equal.
+constexpr int kMemberBits = 54;
+std::uint64_t group_tie(std::uint64_t task, const Kind& kind, std::uint32_t group) {
+  return mix(task ^ (kind.salt + group * 0x9e3779b97f4a7c15U)) >> kMemberBits;
 }
-std::uint32_t member_tie(std::uint64_t task, WorkerId worker) {
-  return static_cast<std::uint32_t>(mix(task + worker.value() * 0x9e3779b97f4a7c15U) >> 32);
+std::uint64_t full_tie(std::uint64_t group, std::uint64_t task, WorkerId worker) {
+  return group << kMemberBits | mix(task + worker.value() * 0x9e3779b97f4a7c15U) >> (64 - kMemberBits);
 }
 
 // One shape's candidates: bits by kind and slot.
@@ -106,7 +107,7 @@ Best best_by_score(const State& state, TaskId task, Category category, const Can
   Best best;
   std::size_t at_kind = ~std::size_t{0};
   std::int64_t base = 0;
-  std::uint32_t best_group = 0;  // Of the kind that is being looked at.
+  std::uint64_t best_group = 0;  // Of the kind that is being looked at.
   bool any_group = false;
   candidates.each_word([&](std::size_t k, std::size_t w, std::uint64_t bits) {
     if (k != at_kind) {
@@ -115,13 +116,13 @@ Best best_by_score(const State& state, TaskId task, Category category, const Can
       any_group = false;
     }
     if (base + policy.jitter < best.score) return;
-    const std::uint32_t group = group_tie(seed, kinds[k], static_cast<std::uint32_t>(w));
+    const std::uint64_t group = group_tie(seed, kinds[k], static_cast<std::uint32_t>(w));
     if (any_group && group < best_group) return;
     best_group = group;
     any_group = true;
     for (; bits != 0; bits &= bits - 1) {
       const WorkerId worker = kinds[k].members[w * 64 + static_cast<std::size_t>(std::countr_zero(bits))];
-      const std::uint64_t tie = static_cast<std::uint64_t>(group) << 32 | member_tie(seed, worker);
+      const std::uint64_t tie = full_tie(group, seed, worker);
       const std::int64_t total = base + (score ? jitter_of(policy, tie) : 0);
       if (total > best.score ||
           (total == best.score && (tie > best.tie || (tie == best.tie && worker < best.worker)))) {
@@ -289,7 +290,7 @@ std::int64_t score_of(const Policy& policy, Category category, const Kind& kind)
 
 std::uint64_t tie_of(TaskId task, const Kind& kind, const Worker& worker) {
   const std::uint64_t seed = mix(task.value());
-  return static_cast<std::uint64_t>(group_tie(seed, kind, worker.slot / 64)) << 32 | member_tie(seed, worker.id);
+  return full_tie(group_tie(seed, kind, worker.slot / 64), seed, worker.id);
 }
 
 std::int64_t jitter_of(const Policy& policy, std::uint64_t tie) {
@@ -370,12 +371,14 @@ std::vector<Choice> choose_gang(const State& state, ShapeRef ref, const std::vec
       Choice& choice = choices.emplace_back();
       choice.worker = worker.id;
       choice.devices = choose_devices(worker, used, suitable, needs.gpu.count);
-      choice.reasoning.why = places.size() == 1 ? Why::kOnlyWorkerAvailable : Why::kScore;
       choice.reasoning.candidates = static_cast<std::uint32_t>(places.size());
-      choice.reasoning.score = place.score;
-      choice.reasoning.lambda = lambda_of(policy, shape.key.category);
-      choice.reasoning.throughput = kinds[worker.kind].throughput_scaled;
-      choice.reasoning.cost = kinds[worker.kind].cost_scaled;
+      if (places.size() > 1) {
+        choice.reasoning.why = Why::kScore;
+        choice.reasoning.score = place.score;
+        choice.reasoning.lambda = lambda_of(policy, shape.key.category);
+        choice.reasoning.throughput = kinds[worker.kind].throughput_scaled;
+        choice.reasoning.cost = kinds[worker.kind].cost_scaled;
+      }
       cpu -= needs.cpu_millis;
       memory -= needs.memory_bytes;
       used |= choice.devices;

@@ -76,13 +76,23 @@ Result<WorkflowPlan> plan_workflow(const WorkflowSpec& spec) {
     ROTA_TRY(names.add({.name = stage.name}));
   }
 
-  for (const TaskTemplate& use : spec.templates) {
+  for (std::size_t t = 0; t < spec.templates.size(); ++t) {
+    const TaskTemplate& use = spec.templates[t];
     TemplateInfo& info = plan.templates.emplace_back();
-    ROTA_TRY(check_numbers(use));
-    ROTA_TRY_ASSIGN(info.references, find_references(use.payload));
+    const auto named = [&](Error error) {
+      for (const Stage& stage : spec.stages) {
+        if (stage.use == static_cast<std::int64_t>(t)) return std::move(error).in("stage '" + stage.name + "'");
+      }
+      return std::move(error).in("a template that no stage uses");
+    };
+    if (Result<void> numbers = check_numbers(use); !numbers.ok()) return named(std::move(numbers).take_error());
+    Result<std::vector<ReferenceUse>> found = find_references(use.payload);
+    if (!found.ok()) return named(std::move(found).take_error());
+    info.references = std::move(*found);
     if (!use.condition.empty()) {
-      ROTA_TRY_ASSIGN(std::vector<ReferenceUse> more, check_condition(use.condition));
-      info.references.insert(info.references.end(), more.begin(), more.end());
+      Result<std::vector<ReferenceUse>> more = check_condition(use.condition);
+      if (!more.ok()) return named(std::move(more).take_error().in("condition"));
+      info.references.insert(info.references.end(), more->begin(), more->end());
     }
     info.hash = hash_fields(use);
     info.examine = !use.condition.empty();

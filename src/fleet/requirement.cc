@@ -48,8 +48,9 @@ std::vector<std::string> unmet(const WorkerSpec& worker, const Requirements& nee
       all.push_back("gpu.type: " + std::to_string(needs.gpu.count) + " of '" + needs.gpu.model + "' needed, " +
                     std::to_string(of_model) + " there");
     } else if (suitable < needs.gpu.count) {
-      all.push_back("gpu.memory: " + std::to_string(needs.gpu.count) + " devices with " +
-                    bytes(needs.gpu.memory_bytes) + " each needed, " + std::to_string(suitable) + " there");
+      all.push_back("gpu.memory: " + std::to_string(needs.gpu.count) +
+                    (needs.gpu.count == 1 ? " device with " : " devices with ") + bytes(needs.gpu.memory_bytes) +
+                    " each needed, " + std::to_string(suitable) + " there");
     }
   }
   if (!needs.zone.empty() && worker.zone != needs.zone) {

@@ -271,7 +271,7 @@ class State {
   [[nodiscard]] const Board& board() const { return board_; }
   [[nodiscard]] Board& board() { return board_; }
   [[nodiscard]] Selector selector() const { return selector_; }
-  void use_selector(Selector selector) { selector_ = selector; }
+  void use_selector(Selector pure) { selector_ = pure; }
   [[nodiscard]] std::uint64_t unfinished_tasks() const { return unfinished_; }
   [[nodiscard]] std::uint32_t live_workers() const { return live_workers_; }
   // Of everything above. Valid between records.

@@ -6,6 +6,7 @@
 
 #include "fleet/codec.h"
 #include "fleet/decide.h"
+#include "fleet/text.h"
 
 namespace rota::fleet {
 
@@ -92,14 +93,12 @@ Result<void> Brain::verify(const Record& record) {
     if (i < record.events.size()) encode(record.events[i], then_bytes);
     if (i < again.events.size()) encode(again.events[i], now_bytes);
     if (then_bytes == now_bytes) continue;
-    return Error{
-        ErrorCode::kConflict,
-        where + ", event " + std::to_string(i + 1) + ": decided was " +
-            (i < record.events.size() ? std::visit([](const auto& e) { return std::string(e.kName); }, record.events[i])
-                                      : "nothing more") +
-            "; now it would be " +
-            (i < again.events.size() ? std::visit([](const auto& e) { return std::string(e.kName); }, again.events[i])
-                                     : "nothing more")};
+    const std::string then = i < record.events.size() ? to_text(record.events[i]) : "nothing more";
+    const std::string now = i < again.events.size() ? to_text(again.events[i]) : "nothing more";
+    return Error{ErrorCode::kConflict, where + ", event " + std::to_string(i + 1) + ", would be decided otherwise now"}
+        .with("record", std::to_string(record.index))
+        .with("then", then)
+        .with("now", now);
   }
   if (again.prior != record.prior || again.post != record.post) {
     return Error{ErrorCode::kConflict, where + ": the events are the same, but the state's hash is " +

@@ -35,8 +35,8 @@ class Brain {
   // Recovery: the events of a record that was decided earlier, by this or another policy. kCorrupt if it does not
   // continue the state: its index, or a hash that differs.
   [[nodiscard]] Result<void> apply(const Record& record);
-  // Decides the record's command again, applies it, and compares the events and hashes: kConflict, with what was
-  // decided then and what would be decided now, if they differ.
+  // Decides the record's command again, applies it, and compares the events and hashes: kConflict if they differ,
+  // with details "record", and "then" and "now": what was decided, and what would be.
   [[nodiscard]] Result<void> verify(const Record& record);
 
   [[nodiscard]] const State& state() const { return state_; }

@@ -1,9 +1,11 @@
 // "A log of a million decisions verifies and replays under another policy in one command": 20,000 by default;
-// ROTA_REPLAY_DECISIONS=1000000 for all of them. Prints how long it took; asserts no time.
+// ROTA_REPLAY_DECISIONS=1000000 for all of them. Prints how long it took; asserts no time. ROTA_REPLAY_LOG=FILE keeps
+// the log, for `rota replay FILE --policy ...`.
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <iostream>
 #include <queue>
 #include <string>
@@ -103,6 +105,8 @@ TEST(ReplayScale, VerifiesAndReplaysUnderAnotherPolicy) {
   }
   ASSERT_FALSE(HasFatalFailure());
   std::cout << "  " << bytes.size() << " bytes\n";
+  if (const char* path = std::getenv("ROTA_REPLAY_LOG"); path != nullptr)
+    std::ofstream(path, std::ios::binary) << bytes;
   Past past;
   Brain brain;
   {

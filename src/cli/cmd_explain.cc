@@ -1,0 +1,138 @@
+// `rota explain TASK --log LOG [--at TIME]`: why a task waits or waited, ran where it did, or how it ended.
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "base/json_text.h"
+#include "base/units.h"
+#include "cli/commands.h"
+#include "cli/log_source.h"
+#include "cli/progress_line.h"
+#include "fleet/brain.h"
+#include "fleet/explain.h"
+
+namespace rota::cli {
+
+namespace {
+
+struct ExplainOptions {
+  std::string task;
+  std::string log;
+  std::string at;
+  bool json = false;
+};
+
+// "2026-11-16T06:30:00.5Z", in UTC.
+bool parse_utc(const std::string& text, std::int64_t& ns) {
+  int year = 0;
+  unsigned month = 0;
+  unsigned day = 0;
+  int hour = 0;
+  int minute = 0;
+  int second = 0;
+  int used = 0;
+  if (std::sscanf(text.c_str(), "%4d-%2u-%2uT%2d:%2d:%2d%n", &year, &month, &day, &hour, &minute, &second, &used) !=
+      6) {
+    return false;
+  }
+  std::string rest = text.substr(static_cast<std::size_t>(used));
+  std::int64_t fraction = 0;
+  if (!rest.empty() && rest.front() == '.') {
+    std::size_t digits = 1;
+    std::int64_t unit = 100'000'000;
+    for (; digits < rest.size() && rest[digits] >= '0' && rest[digits] <= '9'; ++digits, unit /= 10) {
+      fraction += (rest[digits] - '0') * unit;
+    }
+    if (digits == 1) return false;
+    rest.erase(0, digits);
+  }
+  const std::chrono::year_month_day date{std::chrono::year(year), std::chrono::month(month), std::chrono::day(day)};
+  if (rest != "Z" || !date.ok() || year < 1970 || year > 2200 || hour < 0 || hour > 23 || minute < 0 || minute > 59 ||
+      second < 0 || second > 60) {
+    return false;
+  }
+  const auto since = std::chrono::sys_days(date) + std::chrono::hours(hour) + std::chrono::minutes(minute) +
+                     std::chrono::seconds(second);
+  ns = std::chrono::nanoseconds(since.time_since_epoch()).count() + fraction;
+  return true;
+}
+
+// A moment: a duration counts from the log's first record.
+Result<std::int64_t> parse_at(const std::string& text, std::int64_t first_ns) {
+  std::int64_t ns = 0;
+  if (parse_utc(text, ns)) return ns;
+  const Result<Duration> since = parse_duration(text);
+  if (since.ok() && since->count() >= 0 && since->count() <= std::numeric_limits<std::int64_t>::max() - first_ns) {
+    return first_ns + since->count();
+  }
+  return Error{ErrorCode::kInvalidArgument,
+               "--at " + printable(text) +
+                   " is no time; write it in UTC, like 2026-11-16T06:30:00Z, or as a duration since the log's first "
+                   "record, like 1m30s"};
+}
+
+Result<fleet::Explanation> explain(const ExplainOptions& options) {
+  ROTA_TRY(options.at.empty() ? Result<std::int64_t>(0) : parse_at(options.at, 0));  // Said before the work.
+  ROTA_TRY_ASSIGN(const std::unique_ptr<LogSource> log, LogSource::open(options.log));
+  ProgressLine progress(!options.json);
+  fleet::Brain brain;
+  std::int64_t at_ns = 0;
+  for (;;) {
+    ROTA_TRY_ASSIGN(const fleet::Record* record, log->next());
+    if (record == nullptr) break;
+    if (record->index == 1 && !options.at.empty()) {
+      ROTA_TRY_ASSIGN(at_ns, parse_at(options.at, record->wall_ns));
+      if (at_ns < record->wall_ns) {
+        return Error{ErrorCode::kNotFound, "--at " + printable(options.at) + " is before the log's first record"};
+      }
+    }
+    if (at_ns != 0 && record->wall_ns > at_ns) break;
+    Result<void> applied = brain.apply(*record);
+    if (!applied.ok()) return std::move(applied).take_error().in(options.log);
+    if (record->index % 4096 == 0) progress.show("reading " + std::to_string(log->permille() / 10) + " %");
+  }
+  ROTA_TRY_ASSIGN(const fleet::TaskId task, fleet::find_task(brain.state(), options.task));
+  const std::uint64_t in = brain.state().at(task).assigned_in;
+  const fleet::TaskAssigned* assigned = nullptr;
+  if (in > 0) {
+    progress.show("looking for the record of its assignment");
+    ROTA_TRY_ASSIGN(const fleet::Record* record, log->find(in));
+    if (record != nullptr) assigned = fleet::find_assignment(*record, task);
+  }
+  return fleet::explain(brain.state(), task, assigned, at_ns);
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, Exit& exit) {
+  CLI::App* verb = app.add_subcommand("explain", "Say why a task waits or waited, ran where it did, or how it ended");
+  auto options = std::make_shared<ExplainOptions>();
+  verb->add_option("TASK", options->task, "wf-1.3, train, train[2], or with its workflow: nightly/train[2]")
+      ->required();
+  verb->add_option("--log", options->log, "a log file, or the state folder of a host or of `rota run`")->required();
+  verb->add_option("--at", options->at,
+                   "as of then: 2026-11-16T06:30:00Z, or a duration since the log's first record: 1m30s");
+  verb->add_flag("--json", options->json, "for programs");
+  verb->callback([&exit, options] {
+    const Result<fleet::Explanation> result = explain(*options);
+    if (!result.ok()) {
+      exit.status = report(result.error());
+      return;
+    }
+    if (options->json) {
+      std::printf("%s\n", fleet::to_json(*result).c_str());
+    } else {
+      std::printf("%s\n", result->sentence.c_str());
+      for (const fleet::Fact& fact : result->facts) {
+        std::printf("  %s: %s\n", fact.key.c_str(), printable(fact.value, 2000).c_str());
+      }
+    }
+    exit.status = 0;
+  });
+}
+
+}  // namespace rota::cli

@@ -1,0 +1,148 @@
+#include "cli/log_source.h"
+
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "ledger/disk_ledger.h"
+
+namespace rota::cli {
+
+namespace {
+
+constexpr std::string_view kSqliteMagic = "SQLite format 3";
+constexpr std::size_t kReadRecords = 10'000;
+
+class FileSource final : public LogSource {
+ public:
+  FileSource(std::string path, std::string bytes) : path_(std::move(path)), bytes_(std::move(bytes)), reader_(bytes_) {}
+
+  Result<const fleet::Record*> next() override {
+    Result<const fleet::Record*> record = reader_.next();
+    if (!record.ok()) return std::move(record).take_error().in(path_);
+    return record;
+  }
+  void rewind() override { reader_ = fleet::LogReader(bytes_); }
+  [[nodiscard]] int permille() const override {
+    return bytes_.empty() ? 1000 : static_cast<int>(reader_.byte() * 1000 / bytes_.size());
+  }
+
+ private:
+  std::string path_;
+  std::string bytes_;
+  fleet::LogReader reader_;
+};
+
+class LedgerSource final : public LogSource {
+ public:
+  LedgerSource(std::string path, std::unique_ptr<ledger::DiskLedger> ledger)
+      : path_(std::move(path)), ledger_(std::move(ledger)) {}
+
+  Result<const fleet::Record*> next() override {
+    if (at_ == records_.size()) {
+      records_.clear();
+      at_ = 0;
+      if (position_.index == ledger_->last_index()) return static_cast<const fleet::Record*>(nullptr);
+      Result<std::vector<ledger::Record>> more = ledger_->read(position_.index + 1, kReadRecords);
+      if (!more.ok()) return std::move(more).take_error().in(path_);
+      if (more->empty()) {
+        return Error{ErrorCode::kCorrupt, path_ + ": record " + std::to_string(position_.index + 1) + " is missing; " +
+                                              std::to_string(ledger_->last_index()) + " should be there"};
+      }
+      records_ = std::move(*more);
+    }
+    Result<fleet::Record> record = fleet::decode_record(records_[at_].bytes, position_);
+    if (!record.ok()) return std::move(record).take_error().in(path_);
+    ++at_;
+    record_ = std::move(*record);
+    return static_cast<const fleet::Record*>(&record_);
+  }
+  void rewind() override {
+    records_.clear();
+    at_ = 0;
+    position_ = {};
+  }
+  [[nodiscard]] int permille() const override {
+    const std::uint64_t last = ledger_->last_index();
+    return last == 0 ? 1000 : static_cast<int>(position_.index * 1000 / last);
+  }
+
+ private:
+  std::string path_;
+  std::unique_ptr<ledger::DiskLedger> ledger_;
+  std::vector<ledger::Record> records_;
+  std::size_t at_ = 0;
+  fleet::LogPosition position_;
+  fleet::Record record_;
+};
+
+Error system_error(const std::string& path, const std::error_code& error) {
+  ErrorCode code = ErrorCode::kIoError;
+  if (error == std::errc::no_such_file_or_directory) code = ErrorCode::kNotFound;
+  if (error == std::errc::permission_denied) code = ErrorCode::kPermissionDenied;
+  return Error{code, "'" + path + "': " + error.message()};
+}
+
+Result<std::unique_ptr<LogSource>> open_ledger(const std::string& path) {
+  ledger::DiskOptions options;
+  options.path = path;
+  options.writer = ledger::Writer::kInPlace;  // Nothing is written.
+  Result<std::unique_ptr<ledger::DiskLedger>> ledger = ledger::DiskLedger::open(options);
+  if (!ledger.ok()) return std::move(ledger).take_error();
+  if ((*ledger)->first_index() > 1) {
+    return Error{ErrorCode::kFailedPrecondition,
+                 "'" + path + "' has its records from " + std::to_string((*ledger)->first_index()) +
+                     " on; those before were compacted, and a replay needs all of them"};
+  }
+  return std::unique_ptr<LogSource>(std::make_unique<LedgerSource>(path, std::move(*ledger)));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LogSource>> LogSource::open(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (!std::filesystem::exists(status)) {
+    return system_error(path, error ? error : std::make_error_code(std::errc::no_such_file_or_directory));
+  }
+  if (std::filesystem::is_directory(status)) {
+    const std::string file = path + "/ledger.db";
+    if (!std::filesystem::exists(file, error)) {
+      return Error{ErrorCode::kNotFound, "'" + path +
+                                             "' has no ledger.db in it: it is not a state folder of Rota; name "
+                                             "one, or a log file"};
+    }
+    return open_ledger(file);
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return system_error(path, std::error_code(errno, std::generic_category()));
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  std::string bytes;
+  if (!error) {
+    bytes.resize(size);
+    file.read(bytes.data(), static_cast<std::streamsize>(size));
+    bytes.resize(static_cast<std::size_t>(file.gcount()));
+  } else {  // A pipe.
+    bytes.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  if (file.bad()) return Error{ErrorCode::kIoError, "'" + path + "' could not be read to its end"};
+  if (bytes.starts_with(kSqliteMagic)) {
+    file.close();
+    return open_ledger(path);
+  }
+  return std::unique_ptr<LogSource>(std::make_unique<FileSource>(path, std::move(bytes)));
+}
+
+Result<const fleet::Record*> LogSource::find(std::uint64_t index) {
+  rewind();
+  for (;;) {
+    ROTA_TRY_ASSIGN(const fleet::Record* record, next());
+    if (record == nullptr || record->index == index) return record;
+  }
+}
+
+}  // namespace rota::cli

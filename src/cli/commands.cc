@@ -1,9 +1,14 @@
 #include "cli/commands.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <vector>
+
+#include "base/json_text.h"
+#include "base/nearest.h"
 
 namespace rota::cli {
 
@@ -35,6 +40,18 @@ int run_command(int argc, char** argv) {
   add_replay(app, exit);
 #endif
   add_version(app, exit);
+  // CLI11 would only say that a command is missing.
+  std::vector<std::string> names;
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(verb->get_name());
+  if (argc > 1 && argv[1][0] != '-' && std::find(names.begin(), names.end(), argv[1]) == names.end()) {
+    const std::string_view near = nearest(argv[1], names);
+    std::string text = "'" + printable(argv[1]) + "' is no command of rota";
+    if (!near.empty()) text += "; did you mean '" + std::string(near) + "'?";
+    text += "\nThere are:";
+    for (const std::string& name : names) text += " " + name;
+    return report(Error{ErrorCode::kInvalidArgument, text});
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -258,6 +258,7 @@ SUITES = {
     "tests/metering": scripts_in("tests/metering"),
     "tests/consumer": scripts_in("tests/consumer"),
     "tests/flow": scripts_in("tests/flow"),
+    "tests/cli": scripts_in("tests/cli"),
     "bench": bench,
     "sanitizers": sanitizers,
     "clang": clang,

@@ -15,10 +15,17 @@ struct Exit {
 };
 
 void add_version(CLI::App& app, Exit& exit);
+void add_run(CLI::App& app, Exit& exit);
+void add_validate(CLI::App& app, Exit& exit);
+void add_graph(CLI::App& app, Exit& exit);
+void add_config(CLI::App& app, Exit& exit);
 void add_replay(CLI::App& app, Exit& exit);
 void add_explain(CLI::App& app, Exit& exit);
 
 // Prints "rota: <sentence>" and the details to standard error; returns the exit status of the error's code.
 int report(const Error& error);
+
+// All of it: what `main` does.
+int run_command(int argc, char** argv);
 
 }  // namespace rota::cli

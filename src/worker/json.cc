@@ -70,6 +70,12 @@ auto text(std::string* out, std::string name) {
   };
 }
 
+// A text as it is, anything else as its JSON: what a reference alone stood for keeps its type until here.
+std::string text_or_json(dom::element value) {
+  std::string_view view;
+  return value.get(view) == simdjson::SUCCESS ? std::string(view) : simdjson::minify(value);
+}
+
 template <class Number>
 auto number(Number* out, std::string name) {
   return [out, name = std::move(name)](dom::element value) -> Result<void> {
@@ -84,7 +90,7 @@ auto number(Number* out, std::string name) {
 }
 
 Result<void> read_run(dom::element value, TaskSpec* spec) {
-  constexpr char kWhat[] = "run must be text for a shell, or a list of a program and its arguments, all of them text";
+  constexpr char kWhat[] = "run must be text for a shell, or a list of a program and its arguments";
   if (std::string_view view; value.get(view) == simdjson::SUCCESS) {
     if (view.empty()) return parse_error("run is empty; write the command to run");
     spec->shell = view;
@@ -92,27 +98,23 @@ Result<void> read_run(dom::element value, TaskSpec* spec) {
   }
   dom::array list;
   if (value.get(list) != simdjson::SUCCESS) return parse_error(kWhat);
-  for (const dom::element item : list) {
-    std::string_view view;
-    if (item.get(view) != simdjson::SUCCESS) return parse_error(kWhat);
-    spec->arguments.emplace_back(view);
-  }
+  for (const dom::element item : list) spec->arguments.push_back(text_or_json(item));
   if (spec->arguments.empty()) return parse_error(kWhat);
   return {};
 }
 
 Result<void> read_environment(dom::element value, std::map<std::string, std::string>* environment) {
   dom::object object;
-  if (value.get(object) != simdjson::SUCCESS) return parse_error("env must be an object of names and texts");
+  if (value.get(object) != simdjson::SUCCESS) return parse_error("env must be an object of names and values");
   for (const auto& [key, item] : object) {
     const std::string name = "env." + printable(key);
-    std::string_view view;
-    if (item.get(view) != simdjson::SUCCESS) return parse_error(name + " must be text; write numbers in quotes");
     if (key.empty() || key.find('=') != std::string_view::npos || key.find('\0') != std::string_view::npos) {
       return parse_error(name + ": a variable's name has at least one character, and no '='");
     }
-    if (key.starts_with("ROTA_")) return parse_error(name + ": names that begin with ROTA_ are the worker's");
-    if (!environment->emplace(key, view).second) return parse_error(name + " is there twice");
+    // ROTA_REF_1, ...: what the references in a shell's text stand for.
+    if (key.starts_with("ROTA_") && !key.starts_with("ROTA_REF_"))
+      return parse_error(name + ": names that begin with ROTA_ are the worker's");
+    if (!environment->emplace(key, text_or_json(item)).second) return parse_error(name + " is there twice");
   }
   return {};
 }
@@ -156,6 +158,8 @@ Result<TaskSpec> parse_task_spec(std::string_view source) {
   };
   ROTA_TRY(read_members(root, "",
                         {
+                            {"kind", [](dom::element) -> Result<void> { return {}; }},   // In the assignment, too.
+                            {"cache", [](dom::element) -> Result<void> { return {}; }},  // The host's.
                             {"run", [&](dom::element value) { return read_run(value, &spec); }},
                             {"env", [&](dom::element value) { return read_environment(value, &spec.environment); }},
                             {"dir", text(&spec.directory, "dir")},

@@ -23,11 +23,13 @@ namespace rota::worker {
 [[nodiscard]] std::string json_string(std::string_view text);
 
 // The resolved specification of a task, as the brain sends it:
-//   {"run": "shell text" | ["program", "argument"...],
+//   {"kind": ..., "cache": ..., (for others)
+//    "run": "shell text" | ["program", "argument"...],
 //    "env": {"NAME": "value"...}, "dir": "/path", "inputs": {...}, "checkpoint": ...,
 //    "timeout_ms": n, "grace_ms": n,
 //    "limits": {"cpu_time_ms": n, "memory_bytes": n, "open_files": n, "processes": n, "output_bytes": n}}
-// All but "run" may be missing, and for a handler that, too. A member that is none of these is an error.
+// All but "run" may be missing, and for a handler that, too. An argument or a variable that is no text is its JSON. A
+// member that is none of these is an error.
 struct TaskSpec {
   std::string shell{};                   // Of "run" as text.
   std::vector<std::string> arguments{};  // Of "run" as a list.

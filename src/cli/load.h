@@ -1,0 +1,28 @@
+// A workflow file as the verbs need it.
+//
+// Thread safety: functions without state.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "fleet/spec.h"
+#include "rota/result.h"
+
+namespace rota::cli {
+
+struct Loaded {
+  fleet::WorkflowSpec spec{};
+  std::string path{};     // Absolute, without links.
+  std::string content{};  // A hash of the text: the same file again is the same workflow.
+};
+
+// All problems of the file in one error (ParseError), or why it cannot be read.
+[[nodiscard]] Result<Loaded> load_workflow(const std::string& path);
+
+[[nodiscard]] std::size_t count_tasks(const fleet::WorkflowSpec& spec);
+// "train", or "train[3]" in a stage of several: by the task's place in the workflow.
+[[nodiscard]] std::vector<std::string> task_names(const fleet::WorkflowSpec& spec);
+
+}  // namespace rota::cli

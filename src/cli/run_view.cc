@@ -1,0 +1,242 @@
+#include "cli/run_view.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/json_text.h"
+#include "fleet/text.h"
+#include "rota/clock.h"
+#include "rota/fiber/time.h"
+
+namespace rota::cli {
+
+using bus::ReportKind;
+
+namespace {
+
+constexpr std::size_t kBlockTasks = 10;
+constexpr std::size_t kBar = 20;
+
+std::string bar(std::uint64_t part, std::uint64_t whole) {
+  const std::size_t full = whole == 0 ? 0 : static_cast<std::size_t>(std::min(part, whole) * kBar / whole);
+  return "[" + std::string(full, '#') + std::string(kBar - full, '.') + "]";
+}
+
+std::string_view kind_name(ReportKind kind) {
+  switch (kind) {
+    case ReportKind::kStarted:
+      return "started";
+    case ReportKind::kProgress:
+      return "progress";
+    case ReportKind::kCheckpoint:
+      return "checkpoint";
+    case ReportKind::kLog:
+      return "log";
+    case ReportKind::kCache:
+      return "cache";
+    case ReportKind::kSucceeded:
+      return "succeeded";
+    case ReportKind::kFailed:
+      return "failed";
+    case ReportKind::kCancelled:
+      return "cancelled";
+    case ReportKind::kPreempted:
+      return "preempted";
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+RunView::RunView(Style style, std::FILE* out, std::vector<std::string> names, std::string key)
+    : style_(style),
+      out_(out),
+      names_(std::move(names)),
+      key_(std::move(key)),
+      begin_ns_(fiber::now().count()),
+      times_(names_.size()) {}
+
+std::int64_t RunView::elapsed_ns() const { return fiber::now().count() - begin_ns_; }
+
+void RunView::adopt(fleet::WorkflowId workflow, std::size_t done) {
+  const sync::MutexLock lock(mutex_);
+  workflow_ = workflow;
+  done_ = done_before_ = done;
+}
+
+fleet::WorkflowId RunView::workflow() {
+  const sync::MutexLock lock(mutex_);
+  return workflow_;
+}
+
+// ------------------------------------------------------------------------------------------------------------- events
+
+void RunView::on_record(const fleet::Record& record) {
+  const sync::MutexLock lock(mutex_);
+  for (const fleet::Event& event : record.events) {
+    if (style_ == Style::kJson) {
+      std::string text = fleet::to_json(event);
+      text.insert(
+          1, "\"record\":" + std::to_string(record.index) + ",\"wall_ns\":" + std::to_string(record.wall_ns) + ",");
+      text.push_back('\n');
+      std::fputs(text.c_str(), out_);
+    }
+    on(event, record);
+  }
+  if (style_ == Style::kJson) std::fflush(out_);
+}
+
+void RunView::on(const fleet::Event& event, const fleet::Record& record) {
+  if (const auto* accepted = std::get_if<fleet::WorkflowAccepted>(&event)) {
+    const auto* submit = std::get_if<fleet::SubmitWorkflow>(&record.command);
+    if (submit != nullptr && submit->key == key_) workflow_ = accepted->workflow;
+  } else if (const auto* warned = std::get_if<fleet::PlacementWarned>(&event)) {
+    if (warned->workflow == workflow_) line("warning: no worker here can run it: " + warned->requirement);
+  } else if (const auto* succeeded = std::get_if<fleet::TaskSucceeded>(&event)) {
+    if (!is_mine(succeeded->task)) return;
+    ++done_;
+    const Times& times = times_[succeeded->task.index()];
+    if (style_ == Style::kPlain) {
+      line("done     " + names_[succeeded->task.index()] + "  " + short_time(elapsed_ns() - times.began_ns));
+    }
+  } else if (const auto* skipped = std::get_if<fleet::TaskSkipped>(&event)) {
+    if (!is_mine(skipped->task)) return;
+    ++done_;
+    if (style_ == Style::kPlain) line("skipped  " + names_[skipped->task.index()]);
+  } else if (const auto* failed = std::get_if<fleet::TaskFailed>(&event)) {
+    if (!is_mine(failed->task)) return;
+    ++done_;
+    ++failed_;
+    line("FAILED   " + names_[failed->task.index()] + "  " + printable(failed->message, 300));
+  } else if (const auto* cancelled = std::get_if<fleet::TaskCancelled>(&event)) {
+    if (!is_mine(cancelled->task)) return;
+    ++done_;
+    if (style_ == Style::kPlain) line("cancelled " + names_[cancelled->task.index()]);
+  } else if (const auto* requeued = std::get_if<fleet::TaskRequeued>(&event)) {
+    if (!is_mine(requeued->task)) return;
+    running_.erase(requeued->task.index());
+    if (requeued->reason != fleet::RequeueReason::kFailed) return;
+    const auto* why = std::get_if<fleet::ReportFailed>(&record.command);
+    std::string text = "retry    " + names_[requeued->task.index()];
+    if (requeued->not_before_ns > record.wall_ns) text += " in " + short_time(requeued->not_before_ns - record.wall_ns);
+    if (why != nullptr && why->task == requeued->task) text += "  " + printable(why->message, 300);
+    line(text);
+  } else if (const auto* over = std::get_if<fleet::WorkflowEnded>(&event)) {
+    if (over->workflow == workflow_) ended_.set();
+  }
+}
+
+void RunView::on_report(const std::string& worker, const bus::Report& report) {
+  const sync::MutexLock lock(mutex_);
+  const fleet::TaskId task(report.task);
+  if (!is_mine(task)) return;
+  if (style_ == Style::kJson) {
+    std::string text =
+        "{\"report\":\"" + std::string(kind_name(report.kind)) + "\",\"task\":\"" + task.to_string() + "\",\"name\":";
+    append_json_string(text, names_[task.index()]);
+    text += ",\"attempt\":" + std::to_string(report.attempt) + ",\"worker\":";
+    append_json_string(text, worker);
+    if (report.kind == ReportKind::kProgress) text += ",\"permille\":" + std::to_string(report.permille);
+    if (!report.text.empty()) {
+      text += ",\"text\":";
+      append_json_string(text, report.text);
+    }
+    text += "}\n";
+    std::fputs(text.c_str(), out_);
+    std::fflush(out_);
+  }
+  Times& times = times_[task.index()];
+  if (report.kind == ReportKind::kStarted) {
+    times = {elapsed_ns(), 0};
+    running_[task.index()] = {elapsed_ns(), 0, false, {}};
+    if (style_ == Style::kPlain) {
+      line("start    " + names_[task.index()] +
+           (report.attempt > 1 ? "  (attempt " + std::to_string(report.attempt) + ")" : ""));
+    }
+  } else if (report.kind == ReportKind::kProgress) {
+    Running& running = running_[task.index()];
+    running.permille = report.permille;
+    running.has_progress = true;
+    running.text = printable(report.text, 40);
+  } else if (report.kind == ReportKind::kLog) {
+    line("log      " + names_[task.index()] + "  " + printable(report.text, 300));
+  } else if (is_final(report.kind)) {
+    times.ended_ns = elapsed_ns();
+    running_.erase(task.index());
+  }
+}
+
+void RunView::correct(RunReport& report) {
+  const sync::MutexLock lock(mutex_);
+  for (std::size_t i = 0; i < std::min(report.tasks.size(), times_.size()); ++i) {
+    const Times& times = times_[i];
+    TaskRow& task = report.tasks[i];
+    if (times.ended_ns <= times.began_ns || !graph::is_terminal(task.state)) continue;
+    const std::int64_t run_ns = times.ended_ns - times.began_ns;
+    if (task.run_ns > run_ns) task.wait_ns += task.run_ns - run_ns;
+    task.run_ns = run_ns;
+  }
+  report.elapsed_ns = elapsed_ns();
+}
+
+// ------------------------------------------------------------------------------------------------------------ drawing
+
+void RunView::say(const std::string& text) {
+  const sync::MutexLock lock(mutex_);
+  line(text);
+}
+
+void RunView::line(std::string_view text) {
+  if (style_ == Style::kJson) return;
+  erase_block();
+  std::fprintf(out_, "%8.2fs  %.*s\n", static_cast<double>(elapsed_ns()) / 1e9, static_cast<int>(text.size()),
+               text.data());
+  if (style_ == Style::kLive) draw_block();
+  std::fflush(out_);
+}
+
+void RunView::refresh() {
+  if (style_ != Style::kLive) return;
+  const sync::MutexLock lock(mutex_);
+  erase_block();
+  draw_block();
+  std::fflush(out_);
+}
+
+void RunView::finish() {
+  const sync::MutexLock lock(mutex_);
+  erase_block();
+  std::fflush(out_);
+}
+
+void RunView::erase_block() {
+  if (block_lines_ == 0) return;
+  std::fprintf(out_, "\x1b[%zuA\r\x1b[J", block_lines_);
+  block_lines_ = 0;
+}
+
+void RunView::draw_block() {
+  const std::int64_t now = elapsed_ns();
+  for (const auto& [index, running] : running_) {
+    if (block_lines_ == kBlockTasks) {
+      std::fprintf(out_, "  ... and %zu more\n", running_.size() - kBlockTasks);
+      ++block_lines_;
+      break;
+    }
+    const std::string gauge = running.has_progress ? bar(running.permille, 1000) : "[" + std::string(kBar, ' ') + "]";
+    std::fprintf(out_, "  %s %-30.30s %7s %s\n", gauge.c_str(), names_[index].c_str(),
+                 short_time(now - running.since_ns).c_str(), running.text.c_str());
+    ++block_lines_;
+  }
+  std::string total = bar(done_, names_.size()) + " " + std::to_string(done_) + "/" + std::to_string(names_.size());
+  if (failed_ > 0) total += ", " + std::to_string(failed_) + " failed";
+  // As fast as until now.
+  if (const std::size_t fresh = done_ - done_before_; fresh > 0 && done_ < names_.size()) {
+    const auto left = static_cast<std::int64_t>(names_.size() - done_);
+    total += ", about " + short_time(now / static_cast<std::int64_t>(fresh) * left) + " left";
+  }
+  std::fprintf(out_, "  %s  %s\n", total.c_str(), short_time(now).c_str());
+  ++block_lines_;
+}
+
+}  // namespace rota::cli

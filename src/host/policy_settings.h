@@ -1,0 +1,44 @@
+// Every member of fleet::Policy as a setting: the one table of their names for flags, environment and files (H-4).
+//
+//   SettingsTable table;
+//   const PolicySettings rows(table);
+//   ... load_settings(table, ...) ...
+//   fleet::Policy policy = rows.policy(load.settings);
+//
+// Fractions are decimals here and billionths there; what is in seconds by its name is milliseconds there.
+//
+// Thread safety: as SettingsTable and Settings.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "base/settings.h"
+#include "fleet/policy.h"
+
+namespace rota::host {
+
+class PolicySettings {
+ public:
+  // Adds its rows. REQUIRES: the table outlives it.
+  explicit PolicySettings(SettingsTable& table);
+
+  [[nodiscard]] fleet::Policy policy(const Settings& settings) const;
+  // Did somebody choose it?
+  [[nodiscard]] static bool is_set(const Settings& settings, Setting<std::int64_t> setting) {
+    return settings.origin(setting).kind != SettingOrigin::Kind::kDefault;
+  }
+  [[nodiscard]] Setting<std::int64_t> max_queue_per_worker() const { return max_queue_; }
+  [[nodiscard]] Setting<std::int64_t> heartbeat_ttl() const { return heartbeat_ttl_; }
+  [[nodiscard]] Setting<std::int64_t> no_worker_grace() const { return grace_; }
+
+ private:
+  using Apply = std::function<void(const Settings&, fleet::Policy&)>;
+  std::vector<Apply> apply_;
+  Setting<std::int64_t> max_queue_;
+  Setting<std::int64_t> heartbeat_ttl_;
+  Setting<std::int64_t> grace_;
+};
+
+}  // namespace rota::host

@@ -293,6 +293,9 @@ std::string explain_assignment(const TaskAssigned& assigned, const State& state)
     case Why::kRandom:
       text += "drawn from" + of.substr(3) + " by the task's number";
       break;
+    case Why::kCustom:
+      text += "chosen" + of + " by the selection of this program";
+      break;
   }
   if (why.reuse_hits > 0) text += "; " + counted(why.reuse_hits, "item") + " of its context were there already";
   if (!assigned.members.empty()) {

@@ -12,7 +12,7 @@
 #include "fleet/brain.h"
 #include "fleet/json.h"
 #include "fleet/names.h"
-#include "fleet/random_fleet.h"
+#include "fleet/random_fleet_test.h"
 #include "fleet/script_brain_test.h"
 
 namespace rota::fleet {

@@ -137,7 +137,7 @@ Result<void> Host::inspect(std::function<void(const fleet::State&)> look) {
 Result<void> Host::Body::run() {
   ROTA_TRY_ASSIGN(Recovered recovered, recover(ledger));
   const std::int64_t wall = options.wall_ns ? *options.wall_ns : system_clock().wall().time_since_epoch().count();
-  wall_offset_ns = std::max(wall, recovered.brain.state().now_ns()) - fiber::now().count();
+  wall_offset_ns = std::max(wall, recovered.brain.state().time_ns()) - fiber::now().count();
   ROTA_TRY(bus.rewind());
   Decider decider(options, std::move(recovered));
   try {

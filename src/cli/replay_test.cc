@@ -134,7 +134,7 @@ class ReplayTest : public ::testing::Test {
   std::string folder_;
 };
 
-// B-2, C-2: a log verifies, from a file and from a state folder, and says what it came to.
+// B-2: a log verifies, from a file and from a state folder, and says what it came to.
 TEST_F(ReplayTest, Verifies) {
   const std::vector<fleet::Record> log = small_log();
   for (const std::string& path : {file("a.log", bytes_of(log)), state(log), folder_ + "/state/ledger.db"}) {
@@ -187,7 +187,7 @@ TEST_F(ReplayTest, ShowsTheFirstDivergence) {
   EXPECT_EQ(rota({"replay", path, "--no-verify"}).status, 0);
 }
 
-// B-2, C-2: damage is found with its position; exit status 10. What is not there is 3, what cannot be used 2 or 4.
+// B-2: damage is found with its position; exit status 10. What is not there is 3, what cannot be used 2 or 4.
 TEST_F(ReplayTest, SaysWhatIsWrongWithTheLog) {
   std::string bytes = bytes_of(small_log());
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
@@ -213,7 +213,7 @@ TEST_F(ReplayTest, SaysWhatIsWrongWithTheLog) {
   EXPECT_THAT(compacted.err, HasSubstr("has its records from 4 on"));
 }
 
-// C-2: what is no policy is said before the log is read.
+// B-2: what is no policy is said before the log is read.
 TEST_F(ReplayTest, RefusesWhatIsNoPolicy) {
   const auto refused = [&](const std::string& policy) {
     const Said said = rota({"replay", folder_ + "/none", "--policy", policy});
@@ -241,7 +241,7 @@ TEST(PolicyText, Fractions) {
   }
 }
 
-// B-20, C-2: now, and at a past moment, by id and by name.
+// B-20: now, and at a past moment, by id and by name.
 TEST_F(ReplayTest, Explains) {
   const std::vector<fleet::Record> log = small_log();
   for (const std::string& path : {file("a.log", bytes_of(log)), state(log)}) {
@@ -260,7 +260,7 @@ TEST_F(ReplayTest, Explains) {
   }
 }
 
-// C-2: and what cannot be explained says why not.
+// B-20: and what cannot be explained says why not.
 TEST_F(ReplayTest, ExplainSaysWhatIsWrong) {
   const std::string path = file("a.log", bytes_of(small_log()));
   EXPECT_EQ(rota({"explain", "reprot", "--log", path}).status, 3);

@@ -11,7 +11,7 @@
 
 namespace rota::fleet {
 
-inline constexpr std::string_view kFrozenLog = "e0469d6ad9d8d33b4ae663d20645c292";
+inline constexpr std::string_view kFrozenLog = "abee4ccf3724f34dad02c6990d8ec787";
 
 inline std::string play_frozen_log() {
   Hash128 chain = first_chain();

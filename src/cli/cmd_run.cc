@@ -66,9 +66,10 @@ Result<fleet::Policy> policy_of(const std::vector<fleet::WorkerSpec>& workers) {
   const auto chosen = [&](Setting<std::int64_t> setting) {
     return host::PolicySettings::is_set(load.settings, setting);
   };
-  // Some wait at the only worker there is, so that it need not wait for the disk.
+  // Some wait at the only worker there is, so that it need not wait for the disk: it could do so many short ones while
+  // a group syncs.
   if (!chosen(rows.max_queue_per_worker()) && workers.size() == 1) {
-    policy.max_queue_per_worker = 2 * (workers.front().cpu_millis / 1000 + 1);
+    policy.max_queue_per_worker = 16 * (workers.front().cpu_millis / 1000 + 1);
   }
   // They cannot be lost; a process that was asleep for an hour has lost nothing.
   if (!chosen(rows.heartbeat_ttl())) policy.heartbeat_ttl_ms = 365LL * 24 * 3600 * 1000;

@@ -1,5 +1,7 @@
 #include "cli/run_view.h"
 
+#include <sys/ioctl.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -20,6 +22,13 @@ constexpr std::size_t kBar = 20;
 std::string bar(std::uint64_t part, std::uint64_t whole) {
   const std::size_t full = whole == 0 ? 0 : static_cast<std::size_t>(std::min(part, whole) * kBar / whole);
   return "[" + std::string(full, '#') + std::string(kBar - full, '.') + "]";
+}
+
+// A line of the block must stay one line, or it could not be erased.
+std::size_t columns_of(std::FILE* out) {
+  struct winsize size{};
+  if (::ioctl(::fileno(out), TIOCGWINSZ, &size) != 0 || size.ws_col < 20) return 80;
+  return size.ws_col;
 }
 
 std::string_view kind_name(ReportKind kind) {
@@ -217,26 +226,36 @@ void RunView::erase_block() {
 
 void RunView::draw_block() {
   const std::int64_t now = elapsed_ns();
+  const std::size_t columns = columns_of(out_);
+  const auto block_line = [&](std::string text) ROTA_REQUIRES(mutex_) {
+    if (text.size() >= columns) {
+      text.resize(columns - 1);  // Then whole characters only.
+      while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0x80) != 0) text.pop_back();
+    }
+    text.push_back('\n');
+    std::fputs(text.c_str(), out_);
+    ++block_lines_;
+  };
   for (const auto& [index, running] : running_) {
     if (block_lines_ == kBlockTasks) {
-      std::fprintf(out_, "  ... and %zu more\n", running_.size() - kBlockTasks);
-      ++block_lines_;
+      block_line("  ... and " + std::to_string(running_.size() - kBlockTasks) + " more");
       break;
     }
+    std::string name = printable(names_[index], 30);
+    name.resize(std::max<std::size_t>(name.size(), 30), ' ');
+    std::string time = short_time(now - running.since_ns);
+    time.insert(0, time.size() < 7 ? 7 - time.size() : 0, ' ');
     const std::string gauge = running.has_progress ? bar(running.permille, 1000) : "[" + std::string(kBar, ' ') + "]";
-    std::fprintf(out_, "  %s %-30.30s %7s %s\n", gauge.c_str(), names_[index].c_str(),
-                 short_time(now - running.since_ns).c_str(), running.text.c_str());
-    ++block_lines_;
+    block_line("  " + gauge + " " + name + " " + time + " " + running.text);
   }
   std::string total = bar(done_, names_.size()) + " " + std::to_string(done_) + "/" + std::to_string(names_.size());
   if (failed_ > 0) total += ", " + std::to_string(failed_) + " failed";
   // As fast as until now.
-  if (const std::size_t fresh = done_ - done_before_; fresh > 0 && done_ < names_.size()) {
+  if (const std::size_t fresh = done_ - done_before_; done_ > done_before_ && done_ < names_.size()) {
     const auto left = static_cast<std::int64_t>(names_.size() - done_);
     total += ", about " + short_time(now / static_cast<std::int64_t>(fresh) * left) + " left";
   }
-  std::fprintf(out_, "  %s  %s\n", total.c_str(), short_time(now).c_str());
-  ++block_lines_;
+  block_line("  " + total + "  " + short_time(now));
 }
 
 }  // namespace rota::cli

@@ -342,6 +342,15 @@ TEST(Explain, RunningBySelection) {
   EXPECT_THAT(sentence("affinity"), HasSubstr("what it needs ran there (chosen of 2)"));
 }
 
+// B-20: a selection of the program's own.
+TEST(Explain, RunningByCustomSelection) {
+  TaskAssigned assigned;
+  assigned.worker = WorkerId(3);
+  assigned.reasoning.why = Why::kCustom;
+  assigned.reasoning.candidates = 2;
+  EXPECT_EQ(explain_assignment(assigned, State()), "worker worker-3: chosen of 2 by the selection of this program");
+}
+
 // B-20: the only one; a queue at the worker; merged tasks, where each knows with whom it rides.
 TEST(Explain, OnlyWorkerQueuedMerged) {
   const Script script(R"(policy max_queue_per_worker=1

@@ -33,12 +33,8 @@ int run_command(int argc, char** argv) {
   add_validate(app, exit);
   add_graph(app, exit);
   add_config(app, exit);
-#if defined(ROTA_CLI_EXPLAIN)
   add_explain(app, exit);
-#endif
-#if defined(ROTA_CLI_REPLAY)
   add_replay(app, exit);
-#endif
   add_version(app, exit);
   // CLI11 would only say that a command is missing.
   std::vector<std::string> names;

@@ -27,7 +27,6 @@ class Decider {
   bool tick(std::int64_t wall_ns);
   // When tick() would lead to something.
   [[nodiscard]] std::int64_t next_due_ns() const { return brain_.next_due_ns(); }
-  [[nodiscard]] std::int64_t now_ns() const { return brain_.state().now_ns(); }
 
   // What has come together since the last time.
   struct Output {

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "base/json_text.h"
-#include "base/units.h"
 #include "cli/commands.h"
 #include "cli/log_source.h"
 #include "cli/policy_text.h"
 #include "cli/progress_line.h"
 #include "fleet/brain.h"
+#include "fleet/explain_words.h"
 #include "fleet/text.h"
 #include "fleet/what_if.h"
 
@@ -107,19 +107,15 @@ std::string percent(std::int64_t millionths) {
   return text;
 }
 
-std::string duration(std::int64_t ns) {
-  return format_duration(Duration(ns >= 1'000'000'000 ? ns - ns % 1'000'000 : ns));
-}
-
 void print_table(const Replay& replay) {
   using Cell = std::string (*)(const fleet::Figures&);
   const std::vector<std::pair<std::string, Cell>> rows = {
-      {"makespan", [](const fleet::Figures& f) { return duration(f.makespan_ns); }},
+      {"makespan", [](const fleet::Figures& f) { return fleet::span_of(f.makespan_ns); }},
       {"cost while busy", [](const fleet::Figures& f) { return money(f.cost_busy_microdollars); }},
       {"cost while there", [](const fleet::Figures& f) { return money(f.cost_up_microdollars); }},
       {"cpu used", [](const fleet::Figures& f) { return percent(f.utilisation_millionths); }},
-      {"wait, mean", [](const fleet::Figures& f) { return duration(f.wait_mean_ns); }},
-      {"wait, 95 of 100", [](const fleet::Figures& f) { return duration(f.wait_p95_ns); }},
+      {"wait, mean", [](const fleet::Figures& f) { return fleet::span_of(f.wait_mean_ns); }},
+      {"wait, 95 of 100", [](const fleet::Figures& f) { return fleet::span_of(f.wait_p95_ns); }},
       {"succeeded", [](const fleet::Figures& f) { return std::to_string(f.succeeded); }},
       {"failed", [](const fleet::Figures& f) { return std::to_string(f.failed); }},
       {"cancelled", [](const fleet::Figures& f) { return std::to_string(f.cancelled); }},

@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "fleet/brain.h"
+#include "fleet/explain_words.h"
 #include "fleet/json.h"
 #include "fleet/names.h"
 #include "fleet/random_fleet_test.h"
@@ -425,6 +427,19 @@ at 25s ok wf-1.1
   EXPECT_EQ(at(22)->reason, ExplainReason::kRunning);
   EXPECT_THAT(at(22)->sentence, HasSubstr("sent there 2s ago; worker 'a': the only one"));
   EXPECT_EQ(at(26)->reason, ExplainReason::kSucceeded);
+}
+
+// Figures as sentences have them.
+TEST(Explain, Words) {
+  EXPECT_EQ(span_of(616'096'060), "616ms");
+  EXPECT_EQ(span_of(9'096'060), "9ms96us");
+  EXPECT_EQ(span_of(90'000'000'001), "1m30s");
+  EXPECT_EQ(span_of(0), "0s");
+  EXPECT_EQ(decimal(-250'000'000, kOne), "-0.25");
+  EXPECT_EQ(decimal(1'500, 1000), "1.5");
+  EXPECT_EQ(decimal(std::numeric_limits<std::int64_t>::min(), 10), "-922337203685477580.8");
+  EXPECT_EQ(ordinal(1) + ordinal(2) + ordinal(3) + ordinal(4) + ordinal(11) + ordinal(112) + ordinal(121),
+            "1st2nd3rd4th11th112th121st");
 }
 
 // A task is found by its id or by its name, and a wrong name is answered with what would be right.

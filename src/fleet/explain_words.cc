@@ -34,9 +34,14 @@ std::string ordinal(std::uint64_t number) {
 }
 
 std::string span_of(std::int64_t ns) {
+  // Two digits are enough for anybody who reads a sentence.
+  constexpr std::int64_t kMicrosecond = 1'000;
   constexpr std::int64_t kMillisecond = 1'000'000;
-  constexpr std::int64_t kSecond = 1'000'000'000;
-  if (ns >= kSecond) ns -= ns % kMillisecond;
+  if (ns >= 10 * kMillisecond) {
+    ns -= ns % kMillisecond;
+  } else if (ns >= 10 * kMicrosecond) {
+    ns -= ns % kMicrosecond;
+  }
   return format_duration(Duration(ns));
 }
 

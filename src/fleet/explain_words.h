@@ -16,7 +16,7 @@ namespace rota::fleet {
 [[nodiscard]] std::string counted(std::int64_t count, std::string_view what);
 // "1st", "2nd", "11th".
 [[nodiscard]] std::string ordinal(std::uint64_t number);
-// "1m30s"; rounded to milliseconds from a second on.
+// "1m30s"; cut to milliseconds from 10 ms on, to microseconds from 10 us on.
 [[nodiscard]] std::string span_of(std::int64_t ns);
 [[nodiscard]] std::string bytes_of(std::int64_t count);
 // "running", within a sentence.

@@ -63,7 +63,7 @@ std::vector<std::string> one_of_each() {
 TEST(CodecFrozenTest, Commands) {
   const std::vector<std::string> frozen = {
       "SetPolicy "
-      "00030663c701ab028f03f303d7040101bb0501019f0601018307e707cb08af09930af70adb0b01bf0ca30d870eeb0ecf0fb310",
+      "00030763c701ab028f03f303d7040101bb0501019f0601018307e707cb08af09930af70adb0b01bf0ca30d870eeb0ecf0fb310",
       "Tick 01",
       "RegisterWorker 02023530c701ab020103323030f30303333030bb0501033430300103343530033530300103353530",
       "Heartbeats 0301023530",
@@ -98,7 +98,7 @@ TEST(CodecFrozenTest, Events) {
       "PlacementWarned 06326403313530c801",
       "TaskReadied 0732",
       "TaskSkipped 0832",
-      "TaskAssigned 0932649601c8010101fa01ac020903de029003c203e707cb08af09930af70adb0bbf0c",
+      "TaskAssigned 0932649601c8010101fa01ac020a03de029003c203e707cb08af09930af70adb0bbf0c",
       "TaskStarted 0a3264",
       "TaskSucceeded 0b3264",
       "TaskFailed 0c3207016403313530",

@@ -204,7 +204,7 @@ TEST(CodecTest, ErrorsSayWhatIsWrongAndWhere) {
   bytes[why] = 99;
   const auto refused = decode<Events>(bytes);
   EXPECT_EQ(message_of(refused),
-            "byte " + std::to_string(why) + ", in [1].TaskAssigned.reasoning.why: 99 is too large; it is at most 9");
+            "byte " + std::to_string(why) + ", in [1].TaskAssigned.reasoning.why: 99 is too large; it is at most 10");
   EXPECT_EQ(*refused.error().detail("field"), "[1].TaskAssigned.reasoning.why");
   EXPECT_EQ(message_of(decode<Events>(std::string_view(bytes).substr(0, why - 1))),
             "byte " + std::to_string(why - 1) +
@@ -252,7 +252,8 @@ TEST(NamesTest, EveryEnumeratorHasOneAndItIsReadBack) {
 
 TEST(NamesTest, AreThoseOfTheContract) {
   EXPECT_EQ(all_names<DispatchMode>(), "adaptive, static_worker, fixed_pipeline, static_round_robin");
-  EXPECT_EQ(all_names<Selection>(), "score, first_fit, min_satisfying, round_robin, least_loaded, random, affinity");
+  EXPECT_EQ(all_names<Selection>(),
+            "score, first_fit, min_satisfying, round_robin, least_loaded, random, affinity, custom");
   EXPECT_EQ(to_string(RequeueReason::kStickyWorkerBusy), "sticky_worker_busy");
 }
 

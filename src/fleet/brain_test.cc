@@ -243,6 +243,97 @@ TEST(Brain, ASelectionOfOnesOwn) {
   EXPECT_EQ(places, "16 GiB, 16 GiB, 16 GiB, 8 GiB, 16 GiB, ");
 }
 
+WorkflowSpec flow_of(std::vector<Stage> stages, TaskTemplate use = {}) {
+  WorkflowSpec spec;
+  spec.name = "flow";
+  spec.templates = {std::move(use)};
+  spec.stages = std::move(stages);
+  return spec;
+}
+Stage stage_of(std::string name, std::vector<std::uint32_t> needs = {}, std::vector<std::string> items = {}) {
+  Stage stage;
+  stage.name = std::move(name);
+  stage.needs = std::move(needs);
+  stage.items = std::move(items);
+  return stage;
+}
+
+// B-1, B-13, B-14, B-18, B-22: a command that makes no sense is refused with a sentence that says what is wrong, and
+// leaves the state's hash as it was.
+TEST(Brain, WhatMakesNoSenseIsRefused) {
+  Brain brain;
+  ASSERT_TRUE(brain.execute(RegisterWorker{RandomFleet(1, {}).worker(3), {}}, 1).ok());
+  ASSERT_TRUE(brain.execute(SubmitWorkflow{"key", flow_of({stage_of("a"), stage_of("b", {0})})}, 2).ok());
+  const TaskId a(WorkflowId(1), 0);
+  const TaskId b(WorkflowId(1), 1);
+  TaskTemplate negative;
+  negative.needs.memory_bytes = -1;
+  TaskTemplate later;
+  later.payload = "{\"x\":\"${b.result}\"}";
+  WorkflowSpec two = flow_of({stage_of("a"), stage_of("b", {0})}, later);
+  two.templates.emplace_back();
+  two.stages[1].use = 1;
+  TaskTemplate unknown;
+  unknown.payload = "{\"x\":\"${zebra.result}\"}";
+  TaskTemplate broken;
+  broken.payload = "{\"x\":\"${a.result\"}";
+  TaskTemplate senseless;
+  senseless.condition = "1 <";
+  Policy policy;
+  policy.lambda_other = 2 * kOne;
+  WorkerSpec nameless;
+  WorkerSpec huge = RandomFleet(1, {}).worker(0);
+  huge.gpus.resize(65);
+  const std::vector<std::pair<Command, std::string>> commands = {
+      {ReportSucceeded{TaskId(WorkflowId(9), 0), 1, "1"}, "there is no task wf-9.0"},
+      {ReportSucceeded{TaskId(WorkflowId(1), 7), 1, "1"}, "there is no task wf-1.7"},
+      {ReportFailed{a, 5, FailureKind::kError, "", false}, "attempt 5 of wf-1.0 was never made; the latest is 1"},
+      {SubmitWorkflow{"", flow_of({stage_of("a")}, negative)}, "stage 'a': memory in bytes is -1"},
+      {SubmitWorkflow{"", flow_of({stage_of("a", {1}), stage_of("b", {0})})}, "cycle"},
+      {SubmitWorkflow{"", two}, "cycle"},  // A reference to a later stage.
+      {SubmitWorkflow{"", flow_of({stage_of("a")}, unknown)}, "no stage 'zebra'"},
+      {SubmitWorkflow{"", flow_of({stage_of("a")}, broken)}, "stage 'a': "},
+      {SubmitWorkflow{"", flow_of({stage_of("a")}, senseless)}, "stage 'a': condition: "},
+      {SubmitWorkflow{"", flow_of({stage_of("a"), stage_of("a")})}, "'a'"},
+      {SubmitWorkflow{"", flow_of({stage_of("a", {4})})}, "needs a stage that is not there"},
+      {SubmitWorkflow{"", flow_of({stage_of("a", {}, {"[1]"})})}, "not a JSON object"},
+      {SubmitWorkflow{"", flow_of({})}, "no stages"},
+      {SubmitWorkflow{"key", flow_of({stage_of("a")})}, "under the key 'key' already"},
+      {SetQuota{"ann", 0, 0, 0, 0, 0}, "weight of user 'ann' is 0"},
+      {SetQuota{"ann", 1, -5, 0, 0, 0}, "quota of cpu is -5"},
+      {SetPolicy{policy}, "lambda_other is 2000000000; allowed is 0 to 1000000000"},
+      {RegisterWorker{nameless, {}}, "a worker needs a name"},
+      {RegisterWorker{huge, {}}, "at most 64 GPUs, not 65"},
+      {DrainWorker{"w4"}, "no worker is called 'w4'; did you mean 'w3'?"},
+      {Control{Action::kPause, WorkflowId(8), {}}, "there is no workflow wf-8"},
+      {Control{Action::kRetry, {}, a}, "wf-1.0 is Running; it cannot be retried"},
+      {ReportCheckpoint{a, 1, "{"}, "byte 1"},
+      {ForgetWorkflow{WorkflowId(1)}, "has not ended"},
+      {SetPriority{{}, b, 5'000'000'000}, "allowed is"},
+  };
+  for (const auto& [command, sentence] : commands) {
+    const Hash128 before = brain.hash();
+    const Result<Record> record = brain.execute(command, 3);
+    ASSERT_FALSE(record.ok()) << sentence;
+    EXPECT_NE(record.error().message.find(sentence), std::string::npos) << record.error().message;
+    EXPECT_EQ(brain.hash(), before);
+    brain.check_invariants();
+  }
+  // A late report is no mistake, and leads to nothing; a gang larger than the fleet is said at once and waits.
+  ASSERT_TRUE(brain.execute(WorkerLost{"w3", "gone"}, 4).ok());
+  ASSERT_TRUE(brain.execute(RegisterWorker{RandomFleet(1, {}).worker(3), {}}, 5).ok());
+  const Result<Record> late = brain.execute(ReportSucceeded{a, 1, "1"}, 6);
+  ASSERT_TRUE(late.ok());
+  EXPECT_EQ(late->index, 0U);
+  TaskTemplate gang;
+  gang.gang = true;
+  const Result<Record> crowd =
+      brain.execute(SubmitWorkflow{"", flow_of({stage_of("g", {}, std::vector<std::string>(100, "{}"))}, gang)}, 7);
+  ASSERT_TRUE(crowd.ok());
+  ASSERT_TRUE(std::holds_alternative<PlacementWarned>(crowd->events.at(1)));
+  EXPECT_EQ(std::get<PlacementWarned>(crowd->events[1]).requirement, "replicas: 100 together needed, room for 4");
+}
+
 // B-2: each record verifies, and one that was decided otherwise does not.
 TEST(Brain, VerifyDecidesAgain) {
   RandomFleet fleet(5, options_of(5));

@@ -65,16 +65,20 @@ enum class ReportKind : std::uint8_t {
 };
 [[nodiscard]] constexpr bool is_final(ReportKind kind) { return kind >= ReportKind::kSucceeded; }
 
+// Why an attempt failed, as far as it makes a difference to the next one.
+enum class FailureCause : std::uint8_t { kError, kTimeout, kMemory };
+
 struct Report {
   std::uint64_t task = 0;
   std::uint32_t attempt = 0;
   std::uint64_t term = 0;
   ReportKind kind = ReportKind::kStarted;
-  std::uint32_t permille = 0;  // kProgress.
-  std::string text{};          // kProgress, kLog, kFailed...: for people. kCache: the kind of cache.
-  std::string json{};          // kCheckpoint, kSucceeded: JSON. kCache: the name.
-  std::string log_path{};      // Final: where the output is on the worker, if there is any.
-  std::uint64_t cpu_us = 0;    // Final, of a command.
+  std::uint32_t permille = 0;                 // kProgress.
+  FailureCause cause = FailureCause::kError;  // kFailed.
+  std::string text{};                         // kProgress, kLog, kFailed...: for people. kCache: the kind of cache.
+  std::string json{};                         // kCheckpoint, kSucceeded: JSON. kCache: the name.
+  std::string log_path{};                     // Final: where the output is on the worker, if there is any.
+  std::uint64_t cpu_us = 0;                   // Final, of a command.
   std::uint64_t max_rss_bytes = 0;
 };
 

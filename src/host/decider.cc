@@ -29,6 +29,18 @@ Result<void> check_size(const fleet::Command& command) {
                                          ". Split it, or keep data in files"};
 }
 
+fleet::FailureKind kind_of(bus::FailureCause cause) {
+  switch (cause) {
+    case bus::FailureCause::kError:
+      break;
+    case bus::FailureCause::kTimeout:
+      return fleet::FailureKind::kTimeout;
+    case bus::FailureCause::kMemory:
+      return fleet::FailureKind::kMemory;
+  }
+  return fleet::FailureKind::kError;
+}
+
 std::string_view name_of(const fleet::Command& command) {
   return std::visit([](const auto& c) { return c.kName; }, command);
 }
@@ -161,7 +173,7 @@ void Decider::on(const std::string& worker, const bus::Report& report) {
       execute(fleet::ReportSucceeded{task, report.attempt, report.json.empty() ? "null" : report.json});
       break;
     case ReportKind::kFailed:
-      execute(fleet::ReportFailed{task, report.attempt, fleet::FailureKind::kError, report.text, false});
+      execute(fleet::ReportFailed{task, report.attempt, kind_of(report.cause), report.text, false});
       break;
     case ReportKind::kCancelled:
     case ReportKind::kPreempted: {

@@ -73,12 +73,14 @@ class Puppet {
     }
   }
   bool nothing() { return end_->receive(20ms).code() == ErrorCode::kTimeout; }
-  void report(const Assign& assign, ReportKind kind, std::string json = {}, std::string text = {}) {
+  void report(const Assign& assign, ReportKind kind, std::string json = {}, std::string text = {},
+              bus::FailureCause cause = bus::FailureCause::kError) {
     Report report;
     report.task = assign.task;
     report.attempt = assign.attempt;
     report.term = assign.term;
     report.kind = kind;
+    report.cause = cause;
     report.json = std::move(json);
     report.text = std::move(text);
     ASSERT_TRUE(end_->send(report).ok());
@@ -478,6 +480,32 @@ TEST(Host, TimersFire) {
       const Assign again = puppet.next_assign();
       EXPECT_EQ(again.attempt, 2U);
       EXPECT_GE(fiber::now() - failed, 29ms);
+      puppet.report(again, ReportKind::kSucceeded);
+      running.watcher.wait_ended();
+      running.stop();
+    });
+  });
+}
+
+// B-14: killed for memory, the next attempt asks for more.
+TEST(Host, AFailuresCauseReachesTheBrain) {
+  everywhere([] {
+    ledger::MemoryLedger ledger;
+    bus::LocalBus bus;
+    fiber::with_scope([&](fiber::Nursery& nursery) {
+      Running running(nursery, ledger, bus);
+      Puppet puppet(bus, "w");
+      puppet.hello();
+      running.wait_registered("w");
+      fleet::WorkflowSpec spec = chain({"a"});
+      spec.templates[0].needs.memory_bytes = 1 << 20;
+      spec.templates[0].retry.memory_factor_permille = 2000;
+      accepted(running.host.execute(fleet::SubmitWorkflow{"1", spec}));
+      const Assign assign = puppet.next_assign();
+      EXPECT_EQ(assign.memory_bytes, 1U << 20);
+      puppet.report(assign, ReportKind::kFailed, {}, "too much", bus::FailureCause::kMemory);
+      const Assign again = puppet.next_assign();
+      EXPECT_EQ(again.memory_bytes, 2U << 20);
       puppet.report(again, ReportKind::kSucceeded);
       running.watcher.wait_ended();
       running.stop();

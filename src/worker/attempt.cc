@@ -104,6 +104,8 @@ AttemptEnd CommandAttempt::run_spec(TaskSpec spec) {
   }
   AttemptEnd end;
   end.kind = ended->success ? ReportKind::kSucceeded : ReportKind::kFailed;
+  if (ended->outcome.kind == Outcome::Kind::kTimedOut) end.cause = bus::FailureCause::kTimeout;
+  if (ended->outcome.kind == Outcome::Kind::kOutOfMemory) end.cause = bus::FailureCause::kMemory;
   end.text = std::move(ended->message);
   if (ended->success) end.json = std::move(ended->result);
   end.log_path = std::move(ended->log_path);

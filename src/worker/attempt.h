@@ -31,6 +31,7 @@ class AttemptHost {
 // How an attempt ended: what its final report says.
 struct AttemptEnd {
   bus::ReportKind kind = bus::ReportKind::kFailed;
+  bus::FailureCause cause = bus::FailureCause::kError;
   std::string text{};
   std::string json{};
   std::string log_path{};

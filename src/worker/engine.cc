@@ -342,6 +342,7 @@ void Engine::finish(const Assign& assign, std::uint64_t term, AttemptEnd end) {
                   .attempt = child.attempt,
                   .term = term,
                   .kind = end.kind,
+                  .cause = end.cause,
                   .text = end.text,
                   .json = values.empty() ? std::string() : std::move(values[i]),
                   .log_path = end.log_path});
@@ -351,6 +352,7 @@ void Engine::finish(const Assign& assign, std::uint64_t term, AttemptEnd end) {
               .attempt = assign.attempt,
               .term = term,
               .kind = end.kind,
+              .cause = end.cause,
               .text = std::move(end.text),
               .json = std::move(end.json),
               .log_path = std::move(end.log_path),

@@ -666,6 +666,7 @@ TEST(Worker, MisbehavingCommands) {
             if (is_final(report.kind)) ends[report.task] = report;
           }
           EXPECT_EQ(ends[1].text, "ran longer than its limit of 50ms; it ignored TERM and was killed");
+          EXPECT_EQ(ends[1].cause, bus::FailureCause::kTimeout);
           EXPECT_EQ(ends[2].json, "\"y\"");
           EXPECT_EQ(ends[3].kind, ReportKind::kSucceeded);
           EXPECT_EQ(ends[4].json, "\"fine\"");

@@ -213,8 +213,9 @@ class Selection(unittest.TestCase):
 
     def test_a_row_by_a_part_of_its_name_a_group_by_all_of_it(self):
         self.assertEqual(self.names("fib"), {("P-2", "fib"), ("P-15", "fib")})
-        self.assertEqual(self.names("fiber") | self.names("ledger"), self.names())
+        self.assertEqual(self.names("fiber") | self.names("ledger") | self.names("fleet"), self.names())
         self.assertFalse(self.names("fiber") & self.names("ledger"))
+        self.assertFalse(self.names("fiber") & self.names("fleet"))
         self.assertEqual(self.names("blocked_byt", "P-4"), {("P-6", "blocked_bytes"), ("P-15", "blocked_bytes"),
                                                             ("P-4", "skynet")})
 
@@ -242,6 +243,7 @@ class Selection(unittest.TestCase):
         self.assertEqual(found["P-9"], {2})  # One worker has no other to wake.
         self.assertEqual(found["P-15"], {1, 2})
         self.assertEqual(found["P-11"], {1})
+        self.assertEqual(found["P-10"], {1})
 
     def test_a_work_has_peers_of_its_own_group_only(self):
         for one in rows.WORKS:

@@ -341,7 +341,8 @@ TEST(Brain, VerifyDecidesAgain) {
   Brain judge;
   int assignments = 0;
   for (int i = 0; i < 200; ++i) {
-    Result<Record> record = brain.execute(fleet.next(brain), fleet.now_ns());
+    const Command command = fleet.next(brain);
+    Result<Record> record = brain.execute(command, fleet.now_ns());
     if (!record.ok() || record->index == 0) continue;
     Record changed = *record;
     for (Event& event : changed.events) {

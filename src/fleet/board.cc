@@ -325,6 +325,7 @@ void Board::refit_workflow(const State& state, WorkflowId workflow) {
     if (shapes_[i] == nullptr || shapes_[i]->key.workflow != workflow) continue;
     shape_refit(state, *shapes_[i]);
     update_open(i);
+    arm_grace(state, i);
   }
 }
 
@@ -333,6 +334,7 @@ void Board::refit_type(const State& state, const std::string& type) {
     if (shapes_[i] == nullptr || shapes_[i]->key.type != type) continue;
     shape_refit(state, *shapes_[i]);
     update_open(i);
+    arm_grace(state, i);
   }
 }
 

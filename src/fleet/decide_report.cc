@@ -142,9 +142,8 @@ Result<void> Decision::on(const ReportUndeliverable& command) {
   ROTA_TRY_ASSIGN(const Task* task, reported(command.task, command.attempt));
   if (task == nullptr) return {};
   resume_if_paused(command.task);
-  if (task->stopping && task->stop == StopReason::kCancel) {
-    cancel(command.task, TaskId());
-    cascade(command.task);
+  if (task->stopping && task->stop != StopReason::kPreempt) {
+    stopped(command.task);
   } else {
     emit(TaskRequeued{command.task, RequeueReason::kUndeliverable, 0, 0});
   }
@@ -156,9 +155,9 @@ void Decision::end_attempt(TaskId id, FailureKind kind, const std::string& messa
   const Workflow& workflow = state_.at(id.workflow());
   const Task& task = workflow.tasks[id.index()];
   const TaskTemplate& use = workflow.template_of(task);
-  if (task.stopping && task.stop == StopReason::kCancel) {
-    cancel(id, TaskId());
-    cascade(id);
+  // It was told to stop, and ended in its own way.
+  if (task.stopping && task.stop != StopReason::kPreempt) {
+    stopped(id);
     return;
   }
   if (final || task.spent + 1 >= use.retry.max_attempts) {

@@ -538,6 +538,7 @@ void State::on(const WorkflowEnded& e, const Command&) {
       worker.owner = WorkflowId();
       board_.refit(*this, worker);
     }
+    board_.refit_workflow(*this, e.workflow);
   }
   board_.arm({time_ns() + policy().retention_ms * graph::kNsPerMs, Timer::Kind::kForgetWorkflow, e.workflow.value()});
 }

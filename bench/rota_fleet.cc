@@ -18,9 +18,10 @@ constexpr std::int64_t kStepNs = 1'000;
 
 class Fleet {
  public:
-  Fleet(std::uint64_t workers, fleet::DispatchMode mode) {
+  Fleet(std::uint64_t workers, fleet::DispatchMode mode, fleet::Selection selection = fleet::Selection::kScore) {
     fleet::SetPolicy policy;
     policy.policy.mode = mode;
+    policy.policy.selection = selection;
     policy.policy.backlog_per_worker = 100'000'000;
     policy.policy.retention_ms = 0;
     must(policy);
@@ -115,9 +116,9 @@ Figures full(unsigned, std::uint64_t queued) {
 }
 
 // An idle fleet: each pair of decisions is a workflow of one task, placed on one of all the workers, and its success.
-template <std::uint64_t kWorkers>
+template <std::uint64_t kWorkers, fleet::Selection kSelection = fleet::Selection::kScore>
 Figures idle(unsigned, std::uint64_t count) {
-  Fleet fleet(kWorkers, fleet::DispatchMode::kAdaptive);
+  Fleet fleet(kWorkers, fleet::DispatchMode::kAdaptive, kSelection);
   std::vector<double> single;
   for (std::uint64_t i = 0; i < count; ++i) {
     const std::uint64_t start = now_ns();
@@ -168,7 +169,7 @@ Figures chain(unsigned, std::uint64_t count) {
           static_cast<double>(cancelled - running) / 1e9};
 }
 
-constexpr std::array<bench::Work, 12> kWorks{{
+constexpr std::array<bench::Work, 14> kWorks{{
     {"brain_10", 100'000, full<10>},
     {"brain_100", 100'000, full<100>},
     {"brain_1000", 100'000, full<1'000>},
@@ -179,6 +180,8 @@ constexpr std::array<bench::Work, 12> kWorks{{
     {"brain_round_robin", 100'000, full<100, fleet::DispatchMode::kStaticRoundRobin>},
     {"brain_idle_1000", 20'000, idle<1'000>},
     {"brain_idle_10000", 20'000, idle<10'000>},
+    {"brain_each_1000", 20'000, idle<1'000, fleet::Selection::kLeastLoaded>},
+    {"brain_each_10000", 20'000, idle<10'000, fleet::Selection::kLeastLoaded>},
     {"brain_memory", 1'000'000, memory},
     {"brain_chain", 1'000'000, chain},
 }};

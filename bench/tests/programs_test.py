@@ -42,6 +42,8 @@ SMALL = {
        for name in ("10", "100", "1000", "10000", "million", "static", "pipeline", "round_robin")},
     "brain_idle_1000": (50, lambda threads: 50),
     "brain_idle_10000": (50, lambda threads: 50),
+    "brain_each_1000": (50, lambda threads: 50),
+    "brain_each_10000": (50, lambda threads: 50),
     "brain_memory": (10_000, lambda threads: 10_000),
     "brain_chain": (10_000, lambda threads: 1),
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/nearest.h"
+#include "fleet/check.h"
 #include "fleet/placement.h"
 #include "rota/assert.h"
 
@@ -18,12 +19,6 @@ constexpr std::int64_t kMostCost = 9'000'000'000;  // 9,000 an hour.
 constexpr std::int64_t kMostMs = 1'000LL * 3600 * 24 * 365 * 100;
 
 Error invalid(std::string message) { return Error{ErrorCode::kInvalidArgument, std::move(message)}; }
-
-Result<void> in_range(std::string_view what, std::int64_t value, std::int64_t least, std::int64_t most) {
-  if (value >= least && value <= most) return {};
-  return invalid(std::string(what) + " is " + std::to_string(value) + "; allowed is " + std::to_string(least) + " to " +
-                 std::to_string(most));
-}
 
 Result<void> check_policy(const Policy& policy) {
   ROTA_TRY(in_range("lambda_inference", policy.lambda_inference, 0, kOne));
@@ -208,8 +203,7 @@ Result<void> Decision::on(const SubmitWorkflow& command) {
                                               std::to_string(capacity) + " that the fleet may have";
     return Error{ErrorCode::kOverloaded, std::move(message) + "; try again in 5 s"}.with("retry_after_ms", "5000");
   }
-  ROTA_TRY_ASSIGN(const WorkflowPlan plan, plan_workflow(command.workflow));
-  static_cast<void>(plan);
+  ROTA_TRY(plan_workflow(command.workflow));
   const WorkflowId id = state_.globals().last_workflow.next();
   emit(WorkflowAccepted{id, usage > kOne / 2});
   // What no registered worker could ever run is said at once.

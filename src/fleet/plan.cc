@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 
+#include "fleet/check.h"
 #include "fleet/codec.h"
 #include "fleet/json.h"
 #include "fleet/state.h"
@@ -15,12 +16,6 @@ constexpr std::int64_t kMost = std::int64_t{1} << 50;
 constexpr std::int64_t kMostPriority = 1'000'000'000;
 
 Error invalid(std::string message) { return Error{ErrorCode::kInvalidArgument, std::move(message)}; }
-
-Result<void> in_range(std::string_view what, std::int64_t value, std::int64_t least, std::int64_t most) {
-  if (value >= least && value <= most) return {};
-  return invalid(std::string(what) + " is " + std::to_string(value) + "; allowed is " + std::to_string(least) + " to " +
-                 std::to_string(most));
-}
 
 Result<void> check_numbers(const TaskTemplate& use) {
   ROTA_TRY(in_range("cpu (thousandths of a core)", use.needs.cpu_millis, 0, kMost));
@@ -42,8 +37,7 @@ std::uint32_t stage_of(const graph::Dag& dag, const ReferenceUse& use) {
   return ref.is_none() ? ~0U : ref.value() - 1;
 }
 
-Result<void> check_references(const WorkflowSpec& spec, const Stage& stage, const TemplateInfo& info,
-                              const graph::Dag& names) {
+Result<void> check_references(const Stage& stage, const TemplateInfo& info, const graph::Dag& names) {
   for (const ReferenceUse& use : info.references) {
     if (is_reserved_root(use.reference.root)) {
       if (use.reference.root == "matrix" && stage.items.empty()) {
@@ -56,7 +50,6 @@ Result<void> check_references(const WorkflowSpec& spec, const Stage& stage, cons
                                              ", but the workflow has no stage '" + use.reference.root + "'"};
     }
   }
-  static_cast<void>(spec);
   return {};
 }
 
@@ -114,7 +107,7 @@ Result<WorkflowPlan> plan_workflow(const WorkflowSpec& spec) {
     }
     const TemplateInfo& info = plan.templates[static_cast<std::size_t>(stage.use)];
     ROTA_TRY(in_range("the priority of stage '" + stage.name + "'", stage.priority, -kMostPriority, kMostPriority));
-    ROTA_TRY(check_references(spec, stage, info, names));
+    ROTA_TRY(check_references(stage, info, names));
     std::vector<std::uint32_t> all = stage.needs;
     for (const ReferenceUse& use : info.references) {
       if (const std::uint32_t other = stage_of(names, use); other != ~0U) all.push_back(other);

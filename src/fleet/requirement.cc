@@ -3,19 +3,14 @@
 #include <bit>
 #include <string>
 
+#include "fleet/explain_words.h"
 #include "fleet/placement.h"
 
 namespace rota::fleet {
 
 namespace {
 
-std::string cores(std::int64_t millis) {
-  std::string text = std::to_string(millis / 1000);
-  if (millis % 1000 == 0) return text;
-  std::string rest = std::to_string(1000 + millis % 1000).substr(1);
-  while (rest.back() == '0') rest.pop_back();
-  return text + "." + rest;
-}
+std::string cores(std::int64_t millis) { return decimal(millis, 1000); }
 
 std::string bytes(std::int64_t count) {
   static constexpr std::string_view kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};

@@ -57,6 +57,7 @@ struct Hardware {
 struct WorkerOptions {
   std::optional<Hardware> hardware{};  // None: detected.
   bool commands = true;                // Does it run commands?
+  bool expect_commands = false;        // Get ready for the first one at once, not when it comes.
   std::string directory{};             // For logs and results of commands; empty: a new one, among temporary files.
   std::string cgroup{};                // A cgroup v2 directory for commands, or "auto"; empty: none.
   std::chrono::nanoseconds heartbeat_every = std::chrono::seconds(5);

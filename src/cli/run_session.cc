@@ -88,18 +88,11 @@ Past past_of(const fleet::State& state, const std::string& content) {
   return past;
 }
 
-// Until there is a view, nobody looks; how many workers have registered is counted from the start.
+// Until there is a view, nobody looks.
 struct Relay final : host::HostObserver {
   sync::Atomic<RunView*> view{nullptr};
-  sync::Atomic<std::size_t> registered{0};
-  fiber::Event news{};
 
   void on_record(const fleet::Record& record) override {
-    for (const fleet::Event& event : record.events) {
-      if (!std::holds_alternative<fleet::WorkerRegistered>(event)) continue;
-      registered.fetch_add(1);
-      news.set();
-    }
     if (RunView* to = view.load()) to->on_record(record);
   }
   void on_report(const std::string& worker, const bus::Report& report) override {
@@ -120,8 +113,8 @@ class Session {
   // Until the workflow has ended, the host has failed, or somebody does not want it any more.
   Result<void> watch();
   void start_worker(const fleet::WorkerSpec& spec, fiber::Nursery& nursery);
-  // Until all have registered: without any, nothing would be accepted.
-  Result<void> wait_for_workers();
+  // Returns when it is durable; not if a worker ends before that, or somebody does not want it any more.
+  Result<void> submit(const std::string& key, fiber::Nursery& nursery);
   // Did a worker end, though nobody told it to?
   Result<void> check_workers();
 
@@ -178,6 +171,7 @@ void Session::start_worker(const fleet::WorkerSpec& spec, fiber::Nursery& nurser
       Hardware{static_cast<std::uint64_t>(spec.cpu_millis), static_cast<std::uint64_t>(spec.memory_bytes),
                static_cast<std::uint32_t>(spec.gpus.size())};
   options.directory = logs_;
+  options.expect_commands = true;
   hand.worker = std::make_unique<Worker>(std::move(options));
   hand.end = bus_.connect(spec.name).value();  // The names of a fleet's file are unique.
   hand.task = nursery.spawn([worker = hand.worker.get(), end = hand.end.get()] { return worker->run(*end); });
@@ -192,14 +186,22 @@ Result<void> Session::check_workers() {
   return {};
 }
 
-Result<void> Session::wait_for_workers() {
-  while (relay_.registered.load() < hands_.size()) {
-    (void)relay_.news.wait_for(kLookEvery);
-    relay_.news.reset();  // What came before this is counted already, and looked at next.
-    if (hosting_.is_completed()) return ErrorCode::kClosed;
+Result<void> Session::submit(const std::string& key, fiber::Nursery& nursery) {
+  fiber::Task<Result<fleet::Events>> submitting = nursery.spawn([this, &key] {
+    return host_->execute(fleet::SubmitWorkflow{key, setup_.workflow.spec});
+  });
+  const auto look = [this]() -> Result<void> {
     if (signals_seen > 0) return ErrorCode::kCancelled;
-    ROTA_TRY(check_workers());
+    return check_workers();
+  };
+  while (!submitting.wait_for(kLookEvery)) {
+    if (Result<void> going = look(); !going.ok()) {
+      submitting.cancel();
+      submitting.wait();
+      return going;
+    }
   }
+  ROTA_TRY(submitting.get());
   return {};
 }
 
@@ -225,6 +227,7 @@ Result<RunEnd> Session::run() {
   host::HostOptions options;
   options.policy = setup_.policy;
   options.workers_end_with_host = true;
+  options.await_workers = setup_.workers.size();
   options.compact = false;  // `rota explain` and `rota replay` want all of it.
   for (const fleet::WorkerSpec& spec : setup_.workers) options.workers.emplace(spec.name, spec);
 
@@ -244,9 +247,8 @@ Result<RunEnd> Session::run() {
       relay_.view.store(view_.get());
       ROTA_TRY(begin(past));
       for (const fleet::WorkerSpec& spec : setup_.workers) start_worker(spec, nursery);
-      ROTA_TRY(wait_for_workers());
       if (view_->workflow().is_none()) {
-        ROTA_TRY(host_->execute(fleet::SubmitWorkflow{key, setup_.workflow.spec}));
+        ROTA_TRY(submit(key, nursery));
       } else if (past.outcome != fleet::Outcome::kRunning) {
         ROTA_TRY(host_->execute(fleet::Control{fleet::Action::kRetry, past.latest, {}}));
       }
@@ -291,10 +293,13 @@ Result<RunEnd> run_session(RunSetup setup) {
                  "no directory '" + setup.state + "' for the state of this run: " + error.message() +
                      "; name another one with --state DIR"};
   }
+  // One thread, which sleeps when it has nothing to do: the processors are the commands'. Before any other thread, since
+  // Linux takes milliseconds to prepare a process that has several for its barriers.
+  ROTA_TRY_ASSIGN(const std::unique_ptr<fiber::Runtime> runtime,
+                  fiber::Runtime::create({.worker_count = 1, .spin_count = 0}));
   ROTA_TRY_ASSIGN(const std::unique_ptr<ledger::DiskLedger> ledger,
                   ledger::DiskLedger::open({.path = setup.state + "/ledger.db", .durability = setup.durability}));
   const SignalCount counting;
-  ROTA_TRY_ASSIGN(const std::unique_ptr<fiber::Runtime> runtime, fiber::Runtime::create({}));
   Result<RunEnd> end = runtime->run([&] { return Session(setup, *ledger).run(); });
   ROTA_TRY(ledger->close());
   return end;

@@ -32,6 +32,7 @@ constexpr std::uint32_t kFairness = 63;    // Every 64th step looks at the old a
 constexpr std::uint32_t kMaxSpare = 64;    // Spare stacks a worker keeps; half go back to the pool beyond that.
 constexpr std::uint32_t kStackBatch = 16;  // Stacks taken from the pool at a time.
 constexpr Nanoseconds kSearchNs = 50'000;  // About what a wake-up costs: search that long before sleeping.
+constexpr std::uint32_t kPollEvery = 16;   // Rounds of a search.
 constexpr Nanoseconds kFirstBackoffNs = 1'000;
 constexpr Nanoseconds kLastBackoffNs = 1'000'000;
 
@@ -230,7 +231,8 @@ Item search(Worker* worker) {
     for (std::uint32_t round = 0;; ++round) {
       if (Item item = take_shared(worker); item != 0) return found(item);
       if (Item item = try_steal(worker); item != 0) return found(item);
-      if (poll_events(runtime)) {
+      // A look at the descriptors is a system call; the queues are looked at for nothing.
+      if ((round % kPollEvery == 0 || round >= spins) && poll_events(runtime)) {
         if (Item item = pop_item(worker); item != 0) return found(item);
       }
       if (runtime->stopping.load(std::memory_order_relaxed)) return found(0);
@@ -239,7 +241,7 @@ Item search(Worker* worker) {
         continue;
       }
       const Nanoseconds now = runtime->now();
-      if (runtime->crowded || now - start > kSearchNs) break;
+      if (spins == 0 || runtime->crowded || now - start > kSearchNs) break;
       // Between the rounds only look whether there is anything at all.
       const Nanoseconds until = std::min(now + backoff, start + kSearchNs);
       while (runtime->now() < until && !anything_anywhere(runtime)) sync::cpu_pause();

@@ -48,7 +48,7 @@ std::string_view name_of(const fleet::Command& command) {
 }  // namespace
 
 Decider::Decider(const HostOptions& options, Recovered recovered)
-    : options_(options), brain_(std::move(recovered.brain)), chain_(recovered.position.chain) {
+    : options_(options), brain_(std::move(recovered.brain)), chain_(recovered.position.chain), awaited_(options.await_workers) {
   brain_.set_term(recovered.position.term + 1);
 }
 
@@ -90,6 +90,7 @@ void Decider::give_back_all() {
 void Decider::take(Input input, std::int64_t wall_ns) {
   wall_ns_ = wall_ns;
   if (auto* command = std::get_if<fleet::Command>(&input.what)) {
+    if (awaited_ > 0 && std::holds_alternative<fleet::SubmitWorkflow>(*command)) return held_.push_back(std::move(input));
     execute(std::move(*command), std::move(input.answer));
   } else if (auto* inspection = std::get_if<Inspection>(&input.what)) {
     inspection->look(brain_.state());
@@ -152,6 +153,8 @@ void Decider::on(const std::string& worker, const bus::Register& message) {
     return tell_again(*known);
   }
   execute(fleet::RegisterWorker{std::move(spec), {}});
+  if (awaited_ == 0 || --awaited_ > 0) return;
+  for (Input& input : std::exchange(held_, {})) take(std::move(input), wall_ns_);
 }
 
 void Decider::on(const std::string& worker, const bus::Heartbeat&) { heartbeats_.push_back(worker); }

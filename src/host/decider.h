@@ -62,6 +62,8 @@ class Decider {
   Batch batch_;
   std::vector<std::string> heartbeats_;        // Of this batch: one command for all.
   std::deque<fleet::Command> follow_ups_;      // What the host itself has to report about what was just decided.
+  std::size_t awaited_;                        // Workers, before a submission is looked at.
+  std::vector<Input> held_;                    // Submissions until then: one for each client that waits.
   std::set<std::string, std::less<>> unsure_;  // Workers that have not spoken since the start.
 };
 

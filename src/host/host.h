@@ -62,6 +62,8 @@ struct HostOptions {
   std::map<std::string, fleet::WorkerSpec> workers{};
   // Workers live in this process: what they ran when it ended is given back at the start, and no attempt is spent.
   bool workers_end_with_host = false;
+  // Submissions wait until so many workers have registered: without any, they would be refused.
+  std::size_t await_workers = 0;
   std::uint64_t snapshot_every = 100'000;  // Records; 0: never.
   bool compact = true;                     // After a snapshot, the records that it stands for.
   std::optional<std::int64_t> wall_ns{};   // At the start; none: the system's.

@@ -71,6 +71,8 @@ class CompactChore final : public Chore {
 };
 
 constexpr std::chrono::microseconds kSpin{50};
+constexpr std::uint32_t kVainSpins = 4;   // After so many in a row,
+constexpr std::uint32_t kSpinAgain = 16;  // only every so many'th is tried.
 
 // Runs what blocks on a helper thread if the caller is a task.
 template <class F>
@@ -99,8 +101,9 @@ struct DiskState {
   void write() ROTA_REQUIRES(mutex);
   Result<void> step(Chore& chore) ROTA_REQUIRES(mutex);
   void run_writer() ROTA_EXCLUDES(mutex);
-  // Spins a moment for the next group: whoever was just told decides the next record within microseconds, and waking a
-  // thread that sleeps costs as much as a fifth of a sync.
+  // Spins a moment for the next group: whoever was just told may decide the next record within microseconds, and waking
+  // a thread that sleeps costs as much as a fifth of a sync. Where that is in vain, as for records that come from
+  // processes which need the processor themselves, it is tried only now and then.
   void await_more() ROTA_REQUIRES(mutex);
   // Tells the writer's thread that there is work.
   void notify() ROTA_REQUIRES(mutex) {
@@ -131,6 +134,7 @@ struct DiskState {
   Signal changed;                           // With mutex: durable, failure, a chore's end, the writer's role.
   sync::CondVar work;                       // With mutex: for the thread.
   sync::Atomic<std::uint64_t> arrivals{0};  // Counts notify().
+  std::uint32_t vain_spins = 0;             // In a row, or left out since. The writer's alone.
   Batch queue ROTA_GUARDED_BY(mutex);
   Batch spare ROTA_GUARDED_BY(mutex);  // Keeps its memory for the next group.
   std::deque<std::shared_ptr<Chore>> chores ROTA_GUARDED_BY(mutex);
@@ -218,11 +222,13 @@ void DiskState::run_writer() {
 
 void DiskState::await_more() {
   using Clock = std::chrono::steady_clock;
+  if (vain_spins >= kVainSpins && ++vain_spins % kSpinAgain != 0) return;
   const std::uint64_t seen = arrivals.load(std::memory_order_relaxed);
   mutex.unlock();
   const Clock::time_point end = Clock::now() + kSpin;
   // Relaxed: only a hint. What has arrived is looked at under the mutex.
   while (arrivals.load(std::memory_order_relaxed) == seen && Clock::now() < end) sync::cpu_pause();
+  vain_spins = arrivals.load(std::memory_order_relaxed) == seen ? vain_spins + 1 : 0;
   mutex.lock();
 }
 

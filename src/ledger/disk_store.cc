@@ -2,10 +2,13 @@
 
 #include <sqlite3.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "base/log.h"
+#include "fiber/io_error.h"
 
 namespace rota::ledger::detail {
 
@@ -48,14 +51,23 @@ Result<void> DiskStore::start() {
     return Error{ErrorCode::kCorrupt, options_.path + " is empty or missing, but " + options_.path +
                                           "-wal is not: the main file is lost. Restore a backup, or move both away"};
   }
-  ROTA_TRY_ASSIGN(connection_, Connection::open(options_.path, Connection::Mode::kCreate, options_.vfs));
+  if (empty_file(options_.path)) {
+    if (tail.header_damaged || tail.middle_damaged) return refuse_damage(tail, {});
+    ROTA_TRY(make_file());
+    recovery_.created = true;
+  }
+  ROTA_TRY_ASSIGN(connection_, Connection::open(options_.path, Connection::Mode::kWrite, options_.vfs));
   checkpoint_at_close(*connection_, false);
-  ROTA_TRY_ASSIGN(const bool there, check_identity(*connection_));
-  if (!there && (tail.header_damaged || tail.middle_damaged)) return refuse_damage(tail, {});
-  if (there) {
-    ROTA_TRY(recover(tail));
+  ROTA_TRY_ASSIGN(const bool ours, check_identity(*connection_));
+  if (!ours) {
+    return Error{ErrorCode::kInvalidArgument,
+                 options_.path + ": a database without tables, and no ledger of Rota; give another path"};
+  }
+  if (recovery_.created) {
+    ROTA_TRY_ASSIGN(meta_, read_meta(*connection_));
+    ROTA_TRY(set_up());
   } else {
-    ROTA_TRY(create());
+    ROTA_TRY(recover(tail));
   }
   const bool relaxed = options_.durability == Durability::kRelaxed;
   ROTA_TRY_ASSIGN(begin_, connection_->prepare("BEGIN IMMEDIATE"));
@@ -76,16 +88,29 @@ Result<void> DiskStore::start() {
   return {};
 }
 
-Result<void> DiskStore::create() {
-  recovery_.created = true;
+// Made beside its place and moved there, so that there is a whole ledger or none, for one sync. That its name is
+// durable, too, comes with the first sync of the write-ahead log, for which SQLite syncs the folder.
+Result<void> DiskStore::make_file() {
+  const std::string made = options_.path + "-new";
+  for (const char* suffix : {"", "-journal"}) ::unlink((made + suffix).c_str());  // Of one that a crash ended.
+  {
+    ROTA_TRY_ASSIGN(const std::unique_ptr<Connection> connection,
+                    Connection::open(made, Connection::Mode::kCreate, options_.vfs));
+    ROTA_TRY(connection->execute("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF"));
+    ROTA_TRY(create_tables(*connection, options_.durability == Durability::kRelaxed));
+    ROTA_TRY(connection->mark_write_ahead());
+  }
+  if (options_.rename(made.c_str(), options_.path.c_str()) != 0) {
+    return fiber::detail::os_error(errno, "rename " + made + " to " + options_.path);
+  }
+  return {};
+}
+
+Result<void> DiskStore::set_up() {
   ROTA_TRY(
       connection_->execute("PRAGMA secure_delete = OFF; PRAGMA synchronous = FULL; PRAGMA journal_mode = WAL;"
                            "PRAGMA wal_autocheckpoint = 0"));
   sqlite3_wal_hook(connection_->raw(), note_pages, &log_pages_);
-  meta_.relaxed = options_.durability == Durability::kRelaxed;
-  ROTA_TRY(create_tables(*connection_, meta_.relaxed));
-  ROTA_TRY_ASSIGN(const bool all, checkpoint(true));
-  (void)all;  // Busy or not, the tables are durable.
   return {};
 }
 
@@ -119,10 +144,7 @@ Result<void> DiskStore::recover(const WalTail& tail) {
   last_ = contents.last_index;
   recovery_.snapshot_index = contents.snapshot_index;
   recovery_.torn_bytes = tail.torn_bytes;
-  ROTA_TRY(
-      connection_->execute("PRAGMA secure_delete = OFF; PRAGMA synchronous = FULL; PRAGMA journal_mode = WAL;"
-                           "PRAGMA wal_autocheckpoint = 0"));
-  sqlite3_wal_hook(connection_->raw(), note_pages, &log_pages_);
+  ROTA_TRY(set_up());
   // What was recovered is written anew and synced before it counts: after a failed sync the system may show bytes that
   // the disk does not have. This also cuts off the torn tail.
   ROTA_TRY_ASSIGN(const bool all, checkpoint(true));

@@ -75,7 +75,8 @@ class DiskStore {
  private:
   explicit DiskStore(const DiskOptions& options) : options_(options) {}
   Result<void> start();
-  Result<void> create();
+  Result<void> make_file();
+  Result<void> set_up();
   Result<void> recover(const WalTail& tail);
   Result<void> refuse_damage(const WalTail& tail, const Meta& meta);
   // Runs body in a transaction, with the mark if a checkpoint is due after it.

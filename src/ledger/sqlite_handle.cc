@@ -95,6 +95,20 @@ Result<std::uint64_t> Connection::number(std::string_view sql) {
   return statement.number(0);
 }
 
+Result<void> Connection::mark_write_ahead() {
+  sqlite3_file* file = nullptr;
+  if (sqlite3_file_control(raw_, "main", SQLITE_FCNTL_FILE_POINTER, &file) != SQLITE_OK) return error("its file");
+  // The versions that may write and read it (file format, 1.3.2): 2 is write-ahead.
+  constexpr char kVersions[] = {2, 2};
+  constexpr sqlite3_int64 kVersionsAt = 18;
+  int status = file->pMethods->xWrite(file, kVersions, sizeof kVersions, kVersionsAt);
+  if (status == SQLITE_OK) status = file->pMethods->xSync(file, SQLITE_SYNC_NORMAL);
+  if (status == SQLITE_OK) return {};
+  const int system_error = errno;
+  return Error{code_of(status, system_error), path_ + ": making it: " + sqlite3_errstr(status)}.with(
+      "sqlite", std::to_string(status));
+}
+
 void Connection::roll_back() {
   // Some errors have rolled back already; if this fails as well, the connection is of no more use, which the error
   // that led here says already.

@@ -28,6 +28,9 @@ constexpr std::size_t kVariableMost = 64 * 1024;  // Of JSON in a variable; the 
 constexpr milliseconds kFlushAfter{200};          // What a worker that is killed may lose of a command's output.
 constexpr milliseconds kDrainFor{500};            // For output after the end, if somebody who escaped holds the pipe.
 constexpr std::uint32_t kBadLinesTold = 10;
+constexpr std::string_view kResultSuffix = ".result.json";
+constexpr std::string_view kInputsSuffix = ".inputs.json";
+constexpr std::string_view kCheckpointSuffix = ".checkpoint.json";
 
 enum Tag : unsigned { kOut, kErr, kLines, kProcess };
 
@@ -55,12 +58,12 @@ std::string CommandRun::path_of(std::string_view suffix) const {
 
 // Small JSON is in the variable, larger in a file that NAME_FILE names.
 Result<void> CommandRun::variable_or_file(const std::string& name, const std::string& json,
-                                          std::map<std::string, std::string>* environment) const {
+                                          std::map<std::string, std::string, std::less<>>* environment) const {
   if (json.size() <= kVariableMost) {
     (*environment)[name] = json;
     return {};
   }
-  std::string path = path_of(name == "ROTA_INPUTS" ? ".inputs.json" : ".checkpoint.json");
+  std::string path = path_of(name == "ROTA_INPUTS" ? kInputsSuffix : kCheckpointSuffix);
   ROTA_TRY(fiber::write_file(path, json));
   (*environment)[name + "_FILE"] = std::move(path);
   return {};
@@ -83,30 +86,32 @@ Result<ProcessSpec> CommandRun::process_spec() const {
   process.limits.open_files = spec.open_files;
   process.limits.processes = spec.processes;
 
-  std::map<std::string, std::string> environment;
-  for (const std::string& entry : place_.environment) {
-    const std::size_t equals = entry.find('=');
-    // Ours are of this task alone, even if this worker is itself a task's command.
-    if (equals != std::string::npos && !entry.starts_with("ROTA_")) {
-      environment.insert_or_assign(entry.substr(0, equals), entry.substr(equals + 1));
-    }
-  }
+  std::map<std::string, std::string, std::less<>> environment;  // What this task has of its own.
   for (const auto& [name, value] : spec.environment) environment.insert_or_assign(name, value);
   for (const auto& [name, value] : request_.variables) environment.insert_or_assign(name, value);
   environment["ROTA_TASK"] = std::to_string(request_.task);
   environment["ROTA_ATTEMPT"] = std::to_string(request_.attempt);
-  environment["ROTA_RESULT"] = path_of(".result.json");
+  environment["ROTA_RESULT"] = path_of(kResultSuffix);
   environment["ROTA_FD"] = std::to_string(guard::kProgressFd);
   if (request_.cpu_millis != 0) environment["ROTA_CPUS"] = std::to_string((request_.cpu_millis + 999) / 1000);
   if (request_.memory_bytes != 0) environment["ROTA_MEMORY_BYTES"] = std::to_string(request_.memory_bytes);
   ROTA_TRY(variable_or_file("ROTA_INPUTS", spec.inputs, &environment));
   if (!spec.checkpoint.empty()) ROTA_TRY(variable_or_file("ROTA_CHECKPOINT", spec.checkpoint, &environment));
+  process.environment.reserve(place_.environment.size() + environment.size());
+  for (const std::string& entry : place_.environment) {
+    // Ours are of this task alone, even if this worker is itself a task's command.
+    if (entry.starts_with("ROTA_")) continue;
+    const std::size_t equals = entry.find('=');
+    if (equals != std::string::npos && !environment.contains(std::string_view(entry).substr(0, equals))) {
+      process.environment.push_back(entry);
+    }
+  }
   for (const auto& [name, value] : environment) process.environment.push_back(name + "=" + value);
   return process;
 }
 
 Result<void> CommandRun::launch(const ProcessSpec& spec, Streams& streams) {
-  ::unlink(path_of(".result.json").c_str());  // Of an earlier life of this worker.
+  ::unlink(path_of(kResultSuffix).c_str());  // Of an earlier life of this worker.
   for (CommandPipe& pipe : streams.pipes) {
     ROTA_TRY_ASSIGN(pipe, CommandPipe::make());
   }
@@ -218,10 +223,11 @@ void CommandRun::take_line(Result<Line> line) {
   }
 }
 
-Result<std::string> CommandRun::read_result(const LastLine& last_line) const {
-  const std::string path = path_of(".result.json");
+Result<std::string> CommandRun::read_result(const LastLine& last_line, bool* file_found) const {
+  const std::string path = path_of(kResultSuffix);
   // Not blocking, even if the command made a pipe of it.
   const OwnedFd file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW));
+  *file_found = file.fd >= 0 || errno != ENOENT;
   struct stat status{};
   if (file.fd >= 0 && ::fstat(file.fd, &status) == 0 && status.st_size > 0) {
     if (!S_ISREG(status.st_mode)) return Error{ErrorCode::kInvalidArgument, "$ROTA_RESULT is no regular file"};
@@ -237,7 +243,7 @@ Result<std::string> CommandRun::read_result(const LastLine& last_line) const {
     }
     return text;
   }
-  if (file.fd < 0 && errno != ENOENT) {
+  if (file.fd < 0 && *file_found) {
     return Error{ErrorCode::kInvalidArgument, "$ROTA_RESULT cannot be read; it must be a regular file with JSON in it"};
   }
   const std::string_view last = last_line.line();
@@ -257,8 +263,9 @@ Result<CommandEnd> CommandRun::run() {
   end.outcome = *outcome;
   end.success = outcome->success();
   if (!end.success || outcome->strays != 0) end.message = outcome->describe(spec);
+  bool result_file = true;
   if (end.success) {
-    Result<std::string> result = read_result(streams.last_out);
+    Result<std::string> result = read_result(streams.last_out, &result_file);
     if (result.ok()) {
       end.result = std::move(*result);
     } else {
@@ -272,7 +279,10 @@ Result<CommandEnd> CommandRun::run() {
     events_.on_log("its output could not be kept: " + end.output.written.error().message);
     end.log_path.clear();
   }
-  for (const char* suffix : {".result.json", ".inputs.json", ".checkpoint.json"}) ::unlink(path_of(suffix).c_str());
+  // Only what may be there: most tasks have none of them.
+  if (result_file) ::unlink(path_of(kResultSuffix).c_str());
+  if (request_.spec.inputs.size() > kVariableMost) ::unlink(path_of(kInputsSuffix).c_str());
+  if (request_.spec.checkpoint.size() > kVariableMost) ::unlink(path_of(kCheckpointSuffix).c_str());
   return end;
 }
 

@@ -90,13 +90,13 @@ class CommandRun {
   struct Streams;
   [[nodiscard]] Result<ProcessSpec> process_spec() const;
   Result<void> variable_or_file(const std::string& name, const std::string& json,
-                                std::map<std::string, std::string>* environment) const;
+                                std::map<std::string, std::string, std::less<>>* environment) const;
   [[nodiscard]] std::string path_of(std::string_view suffix) const;
   Result<Outcome> serve(Streams& streams);
   Result<void> launch(const ProcessSpec& spec, Streams& streams);
   void take_line(Result<Line> line);
   void report_progress(bool last);
-  Result<std::string> read_result(const LastLine& last_line) const;
+  Result<std::string> read_result(const LastLine& last_line, bool* file_found) const;
 
   Guard& guard_;
   const CommandPlace& place_;

@@ -101,6 +101,10 @@ Result<void> Engine::run(bus::WorkerEnd& bus) {
 void Engine::serve(bus::WorkerEnd& bus, fiber::Nursery& nursery) {
   nursery_ = &nursery;
   say_hello(bus);
+  if (guard_ != nullptr && options_.expect_commands) {
+    // If this fails, the first command fails, and says why.
+    nursery.launch([this] { (void)guard_->start_one(); });
+  }
   nursery.launch([this, &bus] { send_all(bus); });
   nursery.launch([this, &bus] { heartbeat(bus); });
   fiber::Task<void> receiver = nursery.spawn([this, &bus] { receive_all(bus); });

@@ -39,7 +39,7 @@ Error system_error(const std::string& what, int error) {
 }
 
 // A file in memory with the guard's program. Not deleted by anybody, as it has no name.
-Result<int> guard_file() {
+Result<int> make_guard_file() {
   OwnedFd file(::memfd_create("rota-guard", MFD_CLOEXEC));
   if (file.fd < 0) return system_error("making the guard's program", errno);
   const char* at = rota_guard_image;
@@ -51,9 +51,14 @@ Result<int> guard_file() {
   return file.release();
 }
 
+// Made once, and open as long as the process lives.
+Result<int> guard_file() {
+  static const Result<int> file = make_guard_file();
+  return file;
+}
+
 Result<pid_t> spawn_guard(int socket, std::string run) {
-  ROTA_TRY_ASSIGN(const int number, guard_file());
-  const OwnedFd file(number);
+  ROTA_TRY_ASSIGN(const int file, guard_file());
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_init(&actions);
@@ -72,7 +77,7 @@ Result<pid_t> spawn_guard(int socket, std::string run) {
   posix_spawnattr_setsigdefault(&attributes, &all);
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-  const std::string path = "/proc/self/fd/" + std::to_string(file.fd);
+  const std::string path = "/proc/self/fd/" + std::to_string(file);
   std::string name = "rota-guard";
   std::string worker = std::to_string(::getpid());
   char* arguments[] = {name.data(), worker.data(), run.data(), nullptr};
@@ -159,6 +164,13 @@ Result<void> Guard::One::start() {
   run = std::to_string(::getpid()) + "-" + std::to_string(time.tv_sec) + "-" + std::to_string(time.tv_nsec);
   ROTA_TRY_ASSIGN(pid, spawn_guard(theirs.fd, run));
   return {};
+}
+
+Result<void> Guard::start_one() {
+  One& one = *guards_.front();
+  const std::lock_guard lock(one.mutex);
+  if (one.socket.is_open()) return {};
+  return one.start();
 }
 
 Result<Guard::Opened> Guard::open_command(int out, int err, int progress, std::string_view request) {

@@ -2,8 +2,8 @@
 // the worker dies, however it dies (guard/main.cc says what is promised and what is not).
 //
 // One guard starts one command at a time: until its program is executed, vfork() holds it. So there are a few of them,
-// one for each processor up to kGuardsMost, which take turns. Each is started with its first command, and again if it
-// has died. The commands of a guard that died are dead.
+// one for each processor up to kGuardsMost, which take turns. Each is started with its first command, or before, and
+// again if it has died. The commands of a guard that died are dead.
 //
 // Thread safety: open_command() from any task; constructing and destroying are for one. The guards live as long as this
 // object; when it is destroyed, what still runs is killed, without waiting for it.
@@ -31,6 +31,9 @@ class Guard {
   ~Guard();
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
+
+  // Starts the first of them now, so that it is ready when the first command comes.
+  Result<void> start_one();
 
   // A command that is the guard's: its socket, and the name of the guard's run.
   struct Opened {

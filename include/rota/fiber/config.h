@@ -31,7 +31,7 @@ struct Config {
   std::size_t local_queue_size = 256;    // Where a worker's deque starts; it grows.
   std::size_t global_queue_size = 4096;  // Tasks from outside that wait; at the bound, spawn() waits.
   bool enable_stealing = true;
-  std::uint32_t spin_count = 100;        // Rounds of searching before a worker backs off.
+  std::uint32_t spin_count = 100;        // Rounds of searching before a worker backs off; 0: it sleeps at once.
   std::size_t stack_bytes = 256 * 1024;  // Address space of a stack; memory is used page by page. 8 KiB to 1 GiB.
   VictimStrategy victims = VictimStrategy::kRandom;
   std::optional<std::uint64_t> deterministic_seed{};  // One thread plays all workers, in an order drawn from this.

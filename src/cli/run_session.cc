@@ -136,7 +136,8 @@ class Session {
 
 Result<Past> Session::look_back() {
   auto past = std::make_shared<Past>();
-  ROTA_TRY(host_->inspect(
+  // Nobody is told of what this sees; what follows from it comes behind it in the log.
+  ROTA_TRY(host_->peek(
       [past, content = setup_.workflow.content](const fleet::State& state) { *past = past_of(state, content); }));
   return std::move(*past);
 }
@@ -187,9 +188,8 @@ Result<void> Session::check_workers() {
 }
 
 Result<void> Session::submit(const std::string& key, fiber::Nursery& nursery) {
-  fiber::Task<Result<fleet::Events>> submitting = nursery.spawn([this, &key] {
-    return host_->execute(fleet::SubmitWorkflow{key, setup_.workflow.spec});
-  });
+  fiber::Task<Result<fleet::Events>> submitting =
+      nursery.spawn([this, &key] { return host_->execute(fleet::SubmitWorkflow{key, setup_.workflow.spec}); });
   const auto look = [this]() -> Result<void> {
     if (signals_seen > 0) return ErrorCode::kCancelled;
     return check_workers();
@@ -293,8 +293,8 @@ Result<RunEnd> run_session(RunSetup setup) {
                  "no directory '" + setup.state + "' for the state of this run: " + error.message() +
                      "; name another one with --state DIR"};
   }
-  // One thread, which sleeps when it has nothing to do: the processors are the commands'. Before any other thread, since
-  // Linux takes milliseconds to prepare a process that has several for its barriers.
+  // One thread, which sleeps when it has nothing to do: the processors are the commands'. Before any other thread,
+  // since Linux takes milliseconds to prepare a process that has several for its barriers.
   ROTA_TRY_ASSIGN(const std::unique_ptr<fiber::Runtime> runtime,
                   fiber::Runtime::create({.worker_count = 1, .spin_count = 0}));
   ROTA_TRY_ASSIGN(const std::unique_ptr<ledger::DiskLedger> ledger,

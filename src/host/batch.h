@@ -53,6 +53,7 @@ class Answer {
 
 struct Inspection {
   std::function<void(const fleet::State&)> look;
+  bool durable = true;  // Answer when what it saw is.
 };
 
 struct Input {

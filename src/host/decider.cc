@@ -48,7 +48,10 @@ std::string_view name_of(const fleet::Command& command) {
 }  // namespace
 
 Decider::Decider(const HostOptions& options, Recovered recovered)
-    : options_(options), brain_(std::move(recovered.brain)), chain_(recovered.position.chain), awaited_(options.await_workers) {
+    : options_(options),
+      brain_(std::move(recovered.brain)),
+      chain_(recovered.position.chain),
+      awaited_(options.await_workers) {
   brain_.set_term(recovered.position.term + 1);
 }
 
@@ -90,10 +93,12 @@ void Decider::give_back_all() {
 void Decider::take(Input input, std::int64_t wall_ns) {
   wall_ns_ = wall_ns;
   if (auto* command = std::get_if<fleet::Command>(&input.what)) {
-    if (awaited_ > 0 && std::holds_alternative<fleet::SubmitWorkflow>(*command)) return held_.push_back(std::move(input));
+    if (awaited_ > 0 && std::holds_alternative<fleet::SubmitWorkflow>(*command))
+      return held_.push_back(std::move(input));
     execute(std::move(*command), std::move(input.answer));
   } else if (auto* inspection = std::get_if<Inspection>(&input.what)) {
     inspection->look(brain_.state());
+    if (!inspection->durable) return input.answer.give(fleet::Events{});
     batch_.effects.emplace_back(Answered{std::move(input.answer), fleet::Events{}});
   } else {
     const auto& delivery = std::get<bus::DeliveryFromWorker>(input.what);

@@ -75,6 +75,7 @@ struct Host::Body {
   }
   [[nodiscard]] std::int64_t wall_ns() const { return wall_offset_ns + fiber::now().count(); }
 
+  Result<void> look(Inspection inspection);
   Result<void> run();
   void serve(Decider& decider, fiber::Nursery& scope);
   void decide(Decider& decider);
@@ -121,9 +122,17 @@ Result<fleet::Events> Host::execute(fleet::Command command) {
 }
 
 Result<void> Host::inspect(std::function<void(const fleet::State&)> look) {
+  return body_->look(Inspection{std::move(look), true});
+}
+
+Result<void> Host::peek(std::function<void(const fleet::State&)> look) {
+  return body_->look(Inspection{std::move(look), false});
+}
+
+Result<void> Host::Body::look(Inspection inspection) {
   auto place = std::make_shared<Answer::Place>();
   try {
-    if (!body_->inputs.send(Input{Inspection{std::move(look)}, Answer(place)})) return ErrorCode::kClosed;
+    if (!inputs.send(Input{std::move(inspection), Answer(place)})) return ErrorCode::kClosed;
     ROTA_TRY(place->done.wait(std::nothrow));
   } catch (const fiber::Cancelled&) {
     return ErrorCode::kCancelled;

@@ -98,6 +98,8 @@ class Host {
   // Calls look(state) between two commands, and returns when all that it saw is durable. It must not wait,
   // and must own what it uses: after a Cancelled it may still be called.
   Result<void> inspect(std::function<void(const fleet::State&)> look);
+  // The same without waiting until it is durable: what it saw must have no effect outside of this process.
+  Result<void> peek(std::function<void(const fleet::State&)> look);
 
  private:
   struct Body;

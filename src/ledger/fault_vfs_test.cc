@@ -197,7 +197,8 @@ void FaultVfs::power_cut(const std::string& from, const std::string& to, std::ui
   for (const char* suffix : {"", "-wal", "-journal"}) {
     if (!std::filesystem::exists(from + suffix)) continue;
     auto found = disk_.find(from + suffix);
-    if (found == disk_.end() && *suffix == '\0') found = disk_.find(from + "-new");  // A ledger is made under this name.
+    if (found == disk_.end() && *suffix == '\0')
+      found = disk_.find(from + "-new");  // A ledger is made under this name.
     std::string bytes = found == disk_.end() ? "" : found->second;
     if (seed != 0) {
       const std::string written = file_bytes(from + suffix);

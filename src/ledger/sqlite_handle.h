@@ -80,8 +80,8 @@ class Connection {
     return done;
   }
 
-  // Makes a database that was just made one with a write-ahead log, and syncs it. REQUIRES: nobody else has it open, and
-  // this connection is not used any more.
+  // Makes a database that was just made one with a write-ahead log, and syncs it. REQUIRES: nobody else has it open,
+  // and this connection is not used any more.
   Result<void> mark_write_ahead();
 
   // The error for what SQLite returned last here. `what` says what was tried.

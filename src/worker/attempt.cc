@@ -77,7 +77,8 @@ AttemptEnd CommandAttempt::run_spec(TaskSpec spec) {
                          .attempt = assign_.attempt,
                          .spec = std::move(spec),
                          .cpu_millis = assign_.cpu_millis,
-                         .memory_bytes = assign_.memory_bytes};
+                         .memory_bytes = assign_.memory_bytes,
+                         .stand_by = stand_by_};
   if (!assign_.children.empty()) request.spec.inputs = merged_inputs();
   if (gpus_ != 0) {
     // Also when it gets none: then it shall see none.
@@ -95,6 +96,7 @@ AttemptEnd CommandAttempt::run_spec(TaskSpec spec) {
     grace_ = grace;
     run = run_.get();
     if (paused_) run->pause();
+    if (gone_) run->go();
     if (stop_reason() != StopReason::kNone) run->terminate(grace);
   }
   Result<CommandEnd> ended = run->run();
@@ -111,7 +113,14 @@ AttemptEnd CommandAttempt::run_spec(TaskSpec spec) {
   end.log_path = std::move(ended->log_path);
   end.cpu_us = static_cast<std::uint64_t>((ended->outcome.user_time + ended->outcome.system_time).count());
   end.max_rss_bytes = ended->outcome.max_rss_bytes;
+  end.next = ended->outcome.next;
   return end;
+}
+
+void CommandAttempt::go() {
+  const std::lock_guard lock(mutex_);
+  gone_ = true;
+  if (run_ != nullptr) run_->go();
 }
 
 void CommandAttempt::do_stop(StopKind kind) {

@@ -37,6 +37,7 @@ struct AttemptEnd {
   std::string log_path{};
   std::uint64_t cpu_us = 0;
   std::uint64_t max_rss_bytes = 0;
+  std::uint64_t next = 0;  // The task that has started in its place; 0: none.
 };
 
 class Attempt {
@@ -49,6 +50,12 @@ class Attempt {
   // Never throws but Cancelled, when the worker itself is being cancelled.
   AttemptEnd run();
   void stop(bus::StopKind kind);
+
+  // May run() be called before there is room for it, if stand_by() was? Then it begins with go(), or in the place of
+  // another attempt, whose end names it.
+  [[nodiscard]] virtual bool can_stand_by() const { return false; }
+  virtual void stand_by() {}
+  virtual void go() {}
 
   [[nodiscard]] const bus::Assign& assign() const { return assign_; }
   // The leader's term under which its reports go: a new leader may take over a running attempt. Relaxed: one number.
@@ -78,6 +85,11 @@ class CommandAttempt final : public Attempt, private CommandEvents {
   // `gpus`: of the machine. REQUIRES: guard and place outlive it.
   CommandAttempt(AttemptHost& host, bus::Assign assign, Guard& guard, const CommandPlace& place, std::uint32_t gpus);
 
+  // Devices are not counted by the guard.
+  [[nodiscard]] bool can_stand_by() const override { return assign_.gpu_mask == 0; }
+  void stand_by() override { stand_by_ = true; }
+  void go() override;
+
  private:
   AttemptEnd run_spec(TaskSpec spec) override;
   void do_stop(bus::StopKind kind) override;
@@ -89,7 +101,9 @@ class CommandAttempt final : public Attempt, private CommandEvents {
   Guard& guard_;
   const CommandPlace& place_;
   const std::uint32_t gpus_;
+  bool stand_by_ = false;  // Set before run().
   fiber::Mutex mutex_;
+  bool gone_ = false;                   // Under mutex_: go() was called.
   std::unique_ptr<CommandRun> run_;     // Under mutex_.
   bool paused_ = false;                 // Under mutex_: said before there was a run_.
   std::chrono::milliseconds grace_{0};  // Of this task; set with run_.

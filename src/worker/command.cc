@@ -79,6 +79,10 @@ Result<ProcessSpec> CommandRun::process_spec() const {
   process.directory = spec.directory;
   process.cgroup = place_.cgroup;
   process.grace = spec.grace_ms ? milliseconds(*spec.grace_ms) : place_.grace;
+  process.stand_by = request_.stand_by;
+  process.ticket = request_.task;
+  process.demand_cpu_millis = request_.cpu_millis;
+  process.demand_memory_bytes = request_.memory_bytes;
   process.limits.timeout = milliseconds(spec.timeout_ms.value_or(0));
   // Whole seconds are what the system counts; a limit is never rounded to none.
   process.limits.cpu_time = std::chrono::ceil<std::chrono::seconds>(milliseconds(spec.cpu_time_ms));
@@ -124,6 +128,7 @@ Result<void> CommandRun::launch(const ProcessSpec& spec, Streams& streams) {
   process_ = std::move(process);
   // What was said before there was a process.
   if (paused_) process_->pause();
+  if (gone_ && spec.stand_by) process_->go();
   if (terminated_) process_->terminate(terminate_grace_);
   return {};
 }
@@ -297,6 +302,12 @@ void CommandRun::pause() {
   const std::lock_guard lock(mutex_);
   paused_ = true;
   if (process_ != nullptr) process_->pause();
+}
+
+void CommandRun::go() {
+  const std::lock_guard lock(mutex_);
+  gone_ = true;
+  if (process_ != nullptr) process_->go();
 }
 
 void CommandRun::resume() {

@@ -44,6 +44,7 @@ struct CommandRequest {
   TaskSpec spec{};
   std::uint64_t cpu_millis = 0;
   std::uint64_t memory_bytes = 0;  // The task's demand; a limit in the specification may be another.
+  bool stand_by = false;           // It waits for another's end, or for go().
   std::vector<std::pair<std::string, std::string>> variables{};  // More of the environment: GPU devices and the like.
 };
 
@@ -85,6 +86,7 @@ class CommandRun {
   void terminate(std::chrono::milliseconds grace);
   void pause();
   void resume();
+  void go();
 
  private:
   struct Streams;
@@ -113,6 +115,7 @@ class CommandRun {
   std::unique_ptr<Process> process_;
   bool terminated_ = false;
   bool paused_ = false;
+  bool gone_ = false;  // go() was called.
   std::chrono::milliseconds terminate_grace_{0};
 };
 

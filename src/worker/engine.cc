@@ -119,11 +119,13 @@ void Engine::serve(bus::WorkerEnd& bus, fiber::Nursery& nursery) {
 
 void Engine::stop() {
   std::vector<std::shared_ptr<Attempt>> unstarted;
+  std::vector<std::shared_ptr<Attempt>> standing_by;
   {
     const sync::MutexLock lock(mutex_);
     if (std::exchange(stop_, true)) return;
     for (const auto& [task, attempt] : attempts_) {
-      if (intake_.is_waiting(task)) unstarted.push_back(attempt);
+      if (!intake_.is_waiting(task)) continue;
+      (standing_by_.contains(task) ? standing_by : unstarted).push_back(attempt);
     }
     for (const auto& attempt : unstarted) {
       attempts_.erase(attempt->assign().task);
@@ -134,6 +136,7 @@ void Engine::stop() {
   for (const auto& attempt : unstarted) {
     finish(attempt->assign(), attempt->term(), {.kind = ReportKind::kPreempted, .text = "the worker stops"});
   }
+  for (const auto& attempt : standing_by) attempt->stop(StopKind::kPreempt);
   stopping_.set();
 }
 
@@ -263,7 +266,8 @@ void Engine::on(const Stop& stop) {
     const auto known = attempts_.find(stop.task);
     if (known == attempts_.end() || known->second->assign().attempt != stop.attempt) return;
     attempt = known->second;
-    unstarted = intake_.is_waiting(stop.task) && (stop.kind == StopKind::kCancel || stop.kind == StopKind::kPreempt);
+    unstarted = intake_.is_waiting(stop.task) && !standing_by_.contains(stop.task) &&
+                (stop.kind == StopKind::kCancel || stop.kind == StopKind::kPreempt);
     if (unstarted) {
       intake_.end(stop.task);
       attempts_.erase(known);
@@ -292,32 +296,76 @@ void Engine::on(const Acknowledge& acknowledge) {
 void Engine::start_ready() {
   for (;;) {
     std::shared_ptr<Attempt> attempt;
+    bool stood_by = false;
     {
       const sync::MutexLock lock(mutex_);
       const std::optional<std::uint64_t> task = stop_ ? std::nullopt : intake_.start_next();
-      if (!task) return;
+      if (!task) break;
       attempt = attempts_.at(*task);
+      stood_by = standing_by_.erase(*task) != 0;
+      if (stood_by) tell_started(*attempt);
     }
-    const Assign& assign = attempt->assign();
-    report({.task = assign.task, .attempt = assign.attempt, .term = attempt->term(), .kind = ReportKind::kStarted});
+    if (stood_by) {
+      attempt->go();
+    } else {
+      report(started(*attempt));
+      nursery_->launch([this, attempt] { run_attempt(attempt); });
+    }
+  }
+  stand_by();
+}
+
+void Engine::stand_by() {
+  std::vector<std::shared_ptr<Attempt>> chosen;
+  {
+    const sync::MutexLock lock(mutex_);
+    if (stop_ || intake_.waiting() == 0 || standing_by_.size() >= intake_.running()) return;
+    for (const std::uint64_t task : intake_.first_in_line(intake_.running())) {
+      const std::shared_ptr<Attempt>& attempt = attempts_.at(task);
+      if (!attempt->can_stand_by()) break;  // Nobody behind it shall overtake it.
+      if (standing_by_.insert(task).second) chosen.push_back(attempt);
+    }
+  }
+  for (const std::shared_ptr<Attempt>& attempt : chosen) {
+    attempt->stand_by();
     nursery_->launch([this, attempt] { run_attempt(attempt); });
   }
+}
+
+Report Engine::started(const Attempt& attempt) {
+  const Assign& assign = attempt.assign();
+  return {.task = assign.task, .attempt = assign.attempt, .term = attempt.term(), .kind = ReportKind::kStarted};
+}
+
+// Under the lock, and so without waiting: whoever finds out next that it runs, or has run, tells nothing before this.
+void Engine::tell_started(const Attempt& attempt) {
+  if (told_started_.insert(attempt.assign().task).second) (void)outbox_.try_send(started(attempt));
 }
 
 void Engine::run_attempt(const std::shared_ptr<Attempt>& attempt) {
   const Assign& assign = attempt->assign();
   AttemptEnd end = attempt->run();
+  const std::uint64_t next_task = end.next;
   std::optional<Assign> successor;
   {
     const sync::MutexLock lock(mutex_);
     if (auto next = successors_.extract(assign.task); !next.empty()) successor = std::move(next.mapped());
+    // It had the place of one whose end this worker has not seen yet.
+    const bool ran = end.kind == ReportKind::kSucceeded || end.kind == ReportKind::kFailed;
+    if (ran && standing_by_.contains(assign.task)) tell_started(*attempt);
   }
   // Kept before the task is forgotten: at any time it is either running here, or its end is to be reported.
   if (!successor) finish(assign, attempt->term(), std::move(end));
   {
     const sync::MutexLock lock(mutex_);
     attempts_.erase(assign.task);
+    standing_by_.erase(assign.task);
+    told_started_.erase(assign.task);
     intake_.end(assign.task);
+    if (standing_by_.contains(next_task) && intake_.start(next_task)) {
+      standing_by_.erase(next_task);
+      tell_started(*attempts_.at(next_task));
+    }
     // One may have come meanwhile; then the older attempt's report is out, and ignored as what it is.
     if (auto next = successors_.extract(assign.task); !next.empty()) successor = std::move(next.mapped());
     note_state();

@@ -8,6 +8,10 @@
 // Final reports are kept in `unacknowledged_` from before they are sent until the host acknowledges them, and sent
 // again with the heartbeat. Their number is bounded by what the host has assigned and not acknowledged.
 //
+// When the machine is full, the first few in line stand by: their commands are with the guard, which starts them in the
+// place of those that end, without waiting for this process. The end of the one says which other has its place, and
+// only then the Intake counts it as running: both happen under one hold of the lock, so what is counted is what runs.
+//
 // Locking: `mutex_` is for short looks at the state; nothing waits, sends, cancels or calls a user's function under it.
 #pragma once
 
@@ -15,6 +19,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -66,6 +71,11 @@ class Engine final : private AttemptHost {
   void take(bus::Assign assign);
   Result<std::shared_ptr<Attempt>> make(const bus::Assign& assign);
   void start_ready();
+  // Those first in line that may stand by get ready, as many as run.
+  void stand_by();
+  [[nodiscard]] static bus::Report started(const Attempt& attempt);
+  // Of one that stands by, or did; once. What there is no room for is dropped, as nobody depends on it.
+  void tell_started(const Attempt& attempt) ROTA_REQUIRES(mutex_);
   void run_attempt(const std::shared_ptr<Attempt>& attempt);
   // Final reports of the attempt, and of each task that was merged into it.
   void finish(const bus::Assign& assign, std::uint64_t term, AttemptEnd end);
@@ -91,6 +101,8 @@ class Engine final : private AttemptHost {
   bool stop_ ROTA_GUARDED_BY(mutex_) = false;
   Intake intake_ ROTA_GUARDED_BY(mutex_);
   std::map<std::uint64_t, std::shared_ptr<Attempt>> attempts_ ROTA_GUARDED_BY(mutex_);  // Waiting and running.
+  std::set<std::uint64_t> standing_by_ ROTA_GUARDED_BY(mutex_);   // Of attempts_: those that wait, and are run already.
+  std::set<std::uint64_t> told_started_ ROTA_GUARDED_BY(mutex_);  // Of attempts_, by tell_started().
   std::map<std::uint64_t, bus::Assign> successors_ ROTA_GUARDED_BY(mutex_);  // Newer attempts of what still runs.
   std::map<Key, Final> unacknowledged_ ROTA_GUARDED_BY(mutex_);
 };

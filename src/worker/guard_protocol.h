@@ -7,6 +7,10 @@
 //   worker -> guard   StartHeader, its payload, then any number of Command
 //   guard -> worker   one Reply kFailed; or kStarted, if it was asked for, and kEnded; then the end of the stream
 //
+// A command may stand by: it starts when another of this guard's commands ends whose demand was at least its own, in
+// the order of arrival, or when it is told to. So a worker that is full has its next command started by whoever is
+// awake already, and not after two messages. The kEnded of the one names the other, which has its place.
+//
 // When the worker closes the socket, or dies, the command and all that it started is killed. When the guard dies, the
 // worker reads the end of the stream without kEnded.
 //
@@ -40,9 +44,13 @@ struct StartHeader {
   std::uint64_t grace_ms = 0;    // Between TERM and KILL when the time is up.
   std::uint64_t cpu_millis = 0;  // Of cpu.max, where there is a cgroup.
   std::uint64_t tell_start = 0;  // 1: send kStarted. It costs the worker a wake-up.
+  std::uint64_t stand_by = 0;    // 1: start it later, as above.
+  std::uint64_t ticket = 0;      // What the worker calls it; not 0 if it stands by.
+  std::uint64_t demand_cpu_millis = 0;
+  std::uint64_t demand_memory_bytes = 0;
 };
 
-enum class CommandKind : std::uint32_t { kTerminate, kPause, kResume };
+enum class CommandKind : std::uint32_t { kTerminate, kPause, kResume, kGo };  // kGo: to one that stands by.
 struct Command {
   CommandKind kind{};
   std::uint32_t unused = 0;
@@ -60,7 +68,8 @@ enum class Stage : std::uint32_t {
   kLimits,
   kDirectory,
   kDescriptors,
-  kExec
+  kExec,
+  kStandBy,  // It was told to end before it began.
 };
 
 inline constexpr std::uint32_t kFlagTimedOut = 1;       // The guard's timer ended it.
@@ -81,6 +90,7 @@ struct Reply {
   std::uint64_t user_us = 0;
   std::uint64_t system_us = 0;
   std::uint64_t max_rss_bytes = 0;
+  std::uint64_t next = 0;  // kEnded: the ticket of the command that starts in its place; 0: none.
 };
 
 }  // namespace rota::worker::guard

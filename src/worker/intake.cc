@@ -56,16 +56,39 @@ std::optional<std::uint64_t> Intake::start_next() {
     Known& known = found->second;
     if (!fits(known.demand, free_)) return std::nullopt;
     line_.pop_front();
-    known.state = State::kRunning;
-    known.ticket = ++last_ticket_;
-    --waiting_;
-    ++running_;
-    free_.cpu_millis -= known.demand.cpu_millis;
-    free_.memory_bytes -= known.demand.memory_bytes;
-    free_.gpu_mask &= ~known.demand.gpu_mask;
+    set_running(&known);
     return first.task;
   }
   return std::nullopt;
+}
+
+bool Intake::start(std::uint64_t task) {
+  const auto found = known_.find(task);
+  if (found == known_.end() || found->second.state != State::kWaiting || !fits(found->second.demand, free_)) {
+    return false;
+  }
+  set_running(&found->second);  // Its place in line has another ticket now.
+  return true;
+}
+
+void Intake::set_running(Known* known) {
+  known->state = State::kRunning;
+  known->ticket = ++last_ticket_;
+  --waiting_;
+  ++running_;
+  free_.cpu_millis -= known->demand.cpu_millis;
+  free_.memory_bytes -= known->demand.memory_bytes;
+  free_.gpu_mask &= ~known->demand.gpu_mask;
+}
+
+std::vector<std::uint64_t> Intake::first_in_line(std::size_t most) const {
+  std::vector<std::uint64_t> tasks;
+  for (const Ticket& place : line_) {
+    if (tasks.size() >= most) break;
+    const auto found = known_.find(place.task);
+    if (found != known_.end() && found->second.ticket == place.ticket) tasks.push_back(place.task);
+  }
+  return tasks;
 }
 
 void Intake::end(std::uint64_t task) {

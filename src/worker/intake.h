@@ -13,6 +13,7 @@
 #include <deque>
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "bus/message.h"
 #include "rota/worker.h"
@@ -45,6 +46,10 @@ class Intake {
 
   // The first in line, if its demand fits what is free; it runs from now on.
   std::optional<std::uint64_t> start_next();
+  // This one runs from now on, if it waits and fits: it has the place of one that ended. False: it does not.
+  bool start(std::uint64_t task);
+  // The first `most` in line.
+  [[nodiscard]] std::vector<std::uint64_t> first_in_line(std::size_t most) const;
   // It runs no more, or was waiting and shall not run.
   void end(std::uint64_t task);
 
@@ -66,6 +71,7 @@ class Intake {
     std::uint64_t task = 0;
     std::uint64_t ticket = 0;
   };
+  void set_running(Known* known);
   [[nodiscard]] bool fits(const Demand& demand, const Demand& within) const;
   void set_ended(std::uint64_t task, Known* known);
 

@@ -60,6 +60,28 @@ TEST(Intake, Refused) {
   EXPECT_EQ(intake.offer(7, 1, {}), Verdict::kQueued);
 }
 
+// Contract: U-2. One that has the place of another runs, wherever it stood in line, if it fits; and is not started
+// again.
+TEST(Intake, OutOfLine) {
+  Intake intake(kMachine, 10);
+  for (const std::uint64_t task : {1, 2, 3, 4})
+    ASSERT_EQ(intake.offer(task, 1, {.cpu_millis = 2000}), Verdict::kQueued);
+  EXPECT_EQ(intake.first_in_line(2), (std::vector<std::uint64_t>{1, 2}));
+  EXPECT_EQ(intake.start_next(), 1U);
+  EXPECT_TRUE(intake.start(3));
+  EXPECT_FALSE(intake.start(3));
+  EXPECT_FALSE(intake.start(4)) << "there is no room";
+  EXPECT_FALSE(intake.start(9));
+  EXPECT_EQ(intake.first_in_line(9), (std::vector<std::uint64_t>{2, 4}));
+  intake.check_invariants();
+  intake.end(3);
+  EXPECT_EQ(intake.start_next(), 2U);
+  EXPECT_EQ(intake.start_next(), std::nullopt);
+  intake.end(1);
+  EXPECT_EQ(intake.start_next(), 4U);
+  intake.check_invariants();
+}
+
 // What has ended long ago is forgotten, in that order; memory is bounded.
 TEST(Intake, Forgets) {
   Intake intake(kMachine, 10);

@@ -64,6 +64,10 @@ Result<std::string> encode(const ProcessSpec& spec, bool tell_start) {
   header.timeout_ms = count_of(spec.limits.timeout);
   header.grace_ms = count_of(spec.grace);
   header.cpu_millis = spec.limits.cpu_millis;
+  header.stand_by = spec.stand_by ? 1 : 0;
+  header.ticket = spec.ticket;
+  header.demand_cpu_millis = spec.demand_cpu_millis;
+  header.demand_memory_bytes = spec.demand_memory_bytes;
   header.tell_start = tell_start ? 1 : 0;
   std::string bytes(sizeof header, '\0');
   std::memcpy(bytes.data(), &header, sizeof header);
@@ -123,6 +127,8 @@ Error describe_start(const ProcessSpec& spec, const Reply& reply) {
         return Error{ErrorCode::kResourceExhausted, "the system starts no more processes: " + why};
       case Stage::kCgroup:
         return Error{ErrorCode::kIoError, "no cgroup below '" + printable(spec.cgroup, 200) + "': " + why};
+      case Stage::kStandBy:
+        return Error{ErrorCode::kFailedPrecondition, "it was told to end before it began"};
       case Stage::kLimits:
         return Error{ErrorCode::kInvalidArgument, "its limits cannot be set: " + why};
       default:
@@ -194,6 +200,7 @@ Result<Outcome> Process::wait() {
   outcome.user_time = std::chrono::microseconds(reply.user_us);
   outcome.system_time = std::chrono::microseconds(reply.system_us);
   outcome.max_rss_bytes = reply.max_rss_bytes;
+  outcome.next = reply.next;
   if (WIFSIGNALED(reply.status)) {
     outcome.kind = WTERMSIG(reply.status) == SIGXCPU ? Outcome::Kind::kOutOfCpu : Outcome::Kind::kSignalled;
     outcome.code = WTERMSIG(reply.status);
@@ -215,6 +222,7 @@ void Process::terminate(std::chrono::milliseconds grace) {
 }
 void Process::pause() { command({.kind = CommandKind::kPause}); }
 void Process::resume() { command({.kind = CommandKind::kResume}); }
+void Process::go() { command({.kind = CommandKind::kGo}); }
 
 std::string Outcome::describe(const ProcessSpec& spec) const {
   std::string text;

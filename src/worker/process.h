@@ -45,7 +45,12 @@ struct ProcessSpec {
   std::string directory{};               // Empty: the worker's.
   ProcessLimits limits{};
   std::chrono::milliseconds grace{5000};  // When the timeout ends it.
-  std::string cgroup{};                   // A cgroup v2 directory that may be written to; empty: none. See cgroup.h.
+  // It stands by (guard_protocol.h): it starts in the place of one that ends, or with go(). It needs a ticket then.
+  bool stand_by = false;
+  std::uint64_t ticket = 0;
+  std::uint64_t demand_cpu_millis = 0;
+  std::uint64_t demand_memory_bytes = 0;
+  std::string cgroup{};  // A cgroup v2 directory that may be written to; empty: none. See cgroup.h.
 };
 // Arguments for text that a shell shall run.
 [[nodiscard]] std::vector<std::string> shell_arguments(std::string text);
@@ -73,6 +78,7 @@ struct Outcome {
   std::chrono::microseconds user_time{0};
   std::chrono::microseconds system_time{0};
   std::uint64_t max_rss_bytes = 0;  // Of the largest process among the command and those it waited for.
+  std::uint64_t next = 0;           // The ticket of the one that has started in its place; 0: none.
 
   [[nodiscard]] bool success() const { return kind == Kind::kExited && code == 0; }
   // "exit status 3", "killed by signal 9 (Killed)", "ran longer than 2s; it ignored TERM and was killed".
@@ -96,6 +102,8 @@ class Process {
   void terminate(std::chrono::milliseconds grace);
   void pause();
   void resume();
+  // Starts one that stands by; nothing for others.
+  void go();
 
   // Readable when wait() need not wait; for those who wait for several things.
   [[nodiscard]] int native() const { return socket_.native(); }

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <set>
+
 #include "bus/local.h"
 #include "fiber/testing.h"
 #include "rota/fiber.h"
@@ -645,6 +648,87 @@ TEST(Worker, RunsCommands) {
           EXPECT_EQ(host.final(7).json, "[]");
         });
   });
+}
+
+// Contract: U-2, U-3. Many commands on few processors: never more at a time than there are processors, whoever starts
+// them, each once, and each said to have started before it is said to have ended.
+TEST(Worker, ManyCommandsWithinResources) {
+  constexpr std::uint64_t kTasks = 60;
+  const worker::testing::Folder folder;
+  const std::string journal = folder / "journal";
+  in_runtime([&] {
+    with_worker(
+        with_commands(), [](Worker&) {},
+        [&](Host& host, Worker&) {
+          for (std::uint64_t task = 1; task <= kTasks; ++task) {
+            // Some are wider than those before them, and do not fit in their place.
+            Assign assign = command_task(task, "echo + >> " + journal + "; echo - >> " + journal);
+            assign.cpu_millis = task % 7 == 0 ? 2000 : 1000;
+            host.send(assign);
+          }
+          std::set<std::uint64_t> started;
+          for (std::uint64_t ended = 0; ended < kTasks;) {
+            const Report report = host.next();
+            if (report.kind == ReportKind::kStarted) {
+              EXPECT_TRUE(started.insert(report.task).second) << report.task;
+            }
+            if (!is_final(report.kind)) continue;
+            ++ended;
+            EXPECT_EQ(report.kind, ReportKind::kSucceeded) << report.text;
+            EXPECT_TRUE(started.contains(report.task)) << report.task;
+          }
+        });
+  });
+  int running = 0;
+  int total = 0;
+  for (const char c : worker::testing::read_text(journal)) {
+    running += c == '+' ? 1 : c == '-' ? -1 : 0;
+    total += c == '+' ? 1 : 0;
+    EXPECT_LE(running, 2);
+  }
+  EXPECT_EQ(total, static_cast<int>(kTasks));
+}
+
+// Contract: U-2, U-3. One that stands by behind a full machine can be cancelled, and is given back when the worker
+// stops; it never runs. One behind those takes its place in line.
+TEST(Worker, StopsWhatStandsBy) {
+  const worker::testing::Folder folder;
+  in_runtime([&] {
+    WorkerOptions options = with_commands();
+    options.hardware = Hardware{.cpu_millis = 1000, .memory_bytes = kGiB};
+    with_worker(
+        options, [](Worker&) {},
+        [&](Host& host, Worker& worker) {
+          host.send(command_task(1, "echo log up >&3; while [ ! -e " + folder / "go" + " ]; do sleep 0.01; done"));
+          while (host.next().kind != ReportKind::kLog) {
+          }
+          host.send(command_task(2, "touch " + folder / "ran2"));
+          host.send(command_task(3, "echo 33"));
+          host.send(Stop{.task = 2, .attempt = 1, .term = 1, .kind = StopKind::kCancel});
+          EXPECT_EQ(host.final(2).kind, ReportKind::kCancelled);
+          worker::testing::write_text(folder / "go", "");
+          EXPECT_EQ(host.final(1).kind, ReportKind::kSucceeded);
+          EXPECT_EQ(host.final(3).json, "33");
+
+          host.send(command_task(4, "echo log up >&3; sleep 1000"));
+          while (host.next().kind != ReportKind::kLog) {
+          }
+          host.send(command_task(5, "touch " + folder / "ran5"));
+          host.send(command_task(6, "touch " + folder / "ran6"));
+          worker.stop();
+          std::set<std::uint64_t> given_back;
+          while (given_back.size() < 2) {
+            const Report report = host.next();
+            if (report.kind == ReportKind::kPreempted) given_back.insert(report.task);
+          }
+          EXPECT_EQ(given_back, (std::set<std::uint64_t>{5, 6}));
+          host.send(Stop{.task = 4, .attempt = 1, .term = 1, .kind = StopKind::kCancel});
+          EXPECT_EQ(host.final(4).kind, ReportKind::kCancelled);
+        });
+  });
+  EXPECT_FALSE(std::filesystem::exists(folder / "ran2"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "ran5"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "ran6"));
 }
 
 // Contract: U-3. Commands that misbehave do not keep others from running.

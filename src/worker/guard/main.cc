@@ -36,9 +36,11 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "worker/guard/command.h"
@@ -61,6 +63,11 @@ struct Running {
   int socket = -1;  // -1: the worker has closed it.
   ChildFds fds;     // Until the start.
   std::string input;
+  std::unique_ptr<Request> standing_by;  // Until it starts.
+  std::uint64_t ticket = 0;
+  std::uint64_t demand_cpu_millis = 0;
+  std::uint64_t demand_memory_bytes = 0;
+  bool pause_at_start = false;
   pid_t pid = 0;  // 0: not started.
   std::uint32_t flags = 0;
   std::uint64_t grace_ms = 0;
@@ -217,8 +224,8 @@ class Guard {
       if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
       if (size <= 0) return worker_closed(r);
       r->input.append(buffer, static_cast<std::size_t>(size));
-      if (r->pid == 0) try_start(r);
-      if (r->pid != 0 && !r->over) obey(r);
+      if (r->pid == 0 && r->standing_by == nullptr) take_request(r);
+      if (!r->over && (r->pid != 0 || r->standing_by != nullptr)) obey(r);
     }
   }
 
@@ -226,6 +233,7 @@ class Guard {
     ::close(r->socket);
     r->socket = -1;
     if (r->pid == 0) {
+      std::erase(standing_by_, r);
       close_child_fds(r);
       r->over = true;
     } else {
@@ -240,18 +248,44 @@ class Guard {
     }
   }
 
-  void try_start(Running* r) {
+  void take_request(Running* r) {
     StartHeader header;
     if (r->input.size() < sizeof header) return;
     std::memcpy(&header, r->input.data(), sizeof header);
     if (header.magic != kMagic || header.payload_bytes > kPayloadMost) return fail(r, Stage::kRequest, EINVAL);
     const std::size_t whole = sizeof header + header.payload_bytes;
     if (r->input.size() < whole) return;
-    Request request;
-    if (!parse_request(header, r->input.substr(sizeof header, header.payload_bytes), &request)) {
+    auto request = std::make_unique<Request>();
+    if (!parse_request(header, r->input.substr(sizeof header, header.payload_bytes), request.get())) {
       return fail(r, Stage::kRequest, EINVAL);
     }
     r->input.erase(0, whole);
+    r->ticket = header.ticket;
+    r->demand_cpu_millis = header.demand_cpu_millis;
+    r->demand_memory_bytes = header.demand_memory_bytes;
+    if (header.stand_by == 0) return start(r, *request);
+    r->standing_by = std::move(request);
+    standing_by_.push_back(r);
+  }
+
+  void start_standing_by(Running* r) {
+    const std::unique_ptr<Request> request = std::exchange(r->standing_by, nullptr);
+    std::erase(standing_by_, r);
+    start(r, *request);
+    if (!r->over && r->pause_at_start) pause(r);
+  }
+
+  // Who may have the place of one that has ended; null: nobody.
+  [[nodiscard]] Running* next_after(const Running& ended) const {
+    if (standing_by_.empty()) return nullptr;
+    Running* first = standing_by_.front();
+    const bool fits =
+        first->demand_cpu_millis <= ended.demand_cpu_millis && first->demand_memory_bytes <= ended.demand_memory_bytes;
+    return fits ? first : nullptr;
+  }
+
+  void start(Running* r, Request& request) {
+    const StartHeader& header = request.header;
     request.environment.push_back(run_prefix_ + std::to_string(r->serial));
     if (!request.cgroup.empty()) {
       const std::string name = "rota-" + std::to_string(::getpid()) + "-" + std::to_string(r->serial);
@@ -287,12 +321,22 @@ class Guard {
     std::size_t at = 0;
     for (; r->input.size() - at >= sizeof command; at += sizeof command) {
       std::memcpy(&command, r->input.data() + at, sizeof command);
-      if (command.kind == CommandKind::kTerminate) {
+      if (r->standing_by != nullptr) {  // There is no process yet.
+        if (command.kind == CommandKind::kTerminate) {
+          std::erase(standing_by_, r);
+          return fail(r, Stage::kStandBy, ECANCELED);
+        }
+        if (command.kind == CommandKind::kGo) {
+          start_standing_by(r);
+          if (r->over) return;
+        } else {
+          r->pause_at_start = command.kind == CommandKind::kPause;
+        }
+      } else if (command.kind == CommandKind::kTerminate) {
         terminate(r, command.grace_ms);
       } else if (command.kind == CommandKind::kPause && r->paused_since == 0 && r->kill_at == kNever) {
         // Not one that has been told to end: it would never get to it.
-        r->paused_since = now_ms();
-        ::kill(-r->pid, SIGSTOP);
+        pause(r);
       } else if (command.kind == CommandKind::kResume && r->paused_since != 0) {
         // The time it was stopped does not count against its timeout.
         r->timeout_at = later(r->timeout_at, now_ms() - r->paused_since);
@@ -301,6 +345,11 @@ class Guard {
       }
     }
     r->input.erase(0, at);
+  }
+
+  static void pause(Running* r) {
+    r->paused_since = now_ms();
+    ::kill(-r->pid, SIGSTOP);
   }
 
   // The socket's buffer has room for both replies, and nobody else writes to it.
@@ -343,10 +392,13 @@ class Guard {
     reply.user_us = microseconds(usage.ru_utime);
     reply.system_us = microseconds(usage.ru_stime);
     reply.max_rss_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+    Running* next = worker_gone_ ? nullptr : next_after(*r);
+    if (next != nullptr) reply.next = next->ticket;
     send(r, reply);
     if (r->socket >= 0) ::close(r->socket);
     r->socket = -1;
     r->over = true;
+    if (next != nullptr) start_standing_by(next);
   }
 
   [[nodiscard]] static std::string read_whole(const std::string& path) {
@@ -424,6 +476,7 @@ class Guard {
   std::uint64_t last_serial_ = 0;
   std::string children_path_;
   std::vector<std::unique_ptr<Running>> all_;
+  std::deque<Running*> standing_by_;                       // In the order in which they came.
   std::unordered_map<pid_t, Running*> by_pid_;             // Started and not reaped.
   std::unordered_map<std::uint64_t, Running*> by_serial_;  // The same.
   std::vector<Cgroup> dying_cgroups_;

@@ -18,6 +18,7 @@ namespace {
 
 // A record is the command and its events; beyond the ledger's bound it could not be kept, so it must not be decided.
 constexpr std::size_t kMostCommandBytes = ledger::kMaxRecordBytes / 2;
+constexpr std::size_t kMostNoteBytes = 4096;
 
 Result<void> check_size(const fleet::Command& command) {
   if (!std::holds_alternative<fleet::SubmitWorkflow>(command)) return {};
@@ -146,12 +147,12 @@ fleet::WorkerSpec Decider::spec_of(const std::string& worker, const bus::Registe
 void Decider::on(const std::string& worker, const bus::Register& message) {
   fleet::WorkerSpec spec = spec_of(worker, message);
   const fleet::Worker* known = brain_.state().find_worker(worker);
-  // The same process, after the bus was away: it still has what it holds, and gets the rest again.
-  if (!message.held.empty() && known != nullptr && known->reachable && !known->left && known->spec == spec) {
-    heartbeats_.push_back(worker);
-    return tell_again(*known);
-  }
-  execute(fleet::RegisterWorker{std::move(spec), {}});
+  // The same process, after the bus was away, or the same message: it still has what it holds, and gets the rest again.
+  const bool again = known != nullptr && known->reachable && known->lives_as(message.incarnation);
+  const fleet::WorkerId id = known == nullptr ? fleet::WorkerId() : known->id;
+  execute(fleet::RegisterWorker{std::move(spec), {}, message.incarnation});
+  if (!again) return;
+  if (known = brain_.state().find_worker(worker); known != nullptr && known->id == id) tell_again(*known);
 }
 
 void Decider::on(const std::string& worker, const bus::Heartbeat&) { heartbeats_.push_back(worker); }
@@ -162,6 +163,7 @@ void Decider::on(const std::string& worker, const bus::Report& report) {
     case ReportKind::kStarted:
     case ReportKind::kProgress:
     case ReportKind::kLog:
+    case ReportKind::kOutput:
       break;
     case ReportKind::kCheckpoint:
       execute(fleet::ReportCheckpoint{task, report.attempt, report.json});
@@ -170,10 +172,12 @@ void Decider::on(const std::string& worker, const bus::Report& report) {
       execute(fleet::ReportCaches{worker, {report.text + ":" + report.json}});
       break;
     case ReportKind::kSucceeded:
-      execute(fleet::ReportSucceeded{task, report.attempt, report.json.empty() ? "null" : report.json});
+      execute(fleet::ReportSucceeded{task, report.attempt, report.json.empty() ? "null" : report.json, report.cached,
+                                     report.note.substr(0, kMostNoteBytes)});
       break;
     case ReportKind::kFailed:
-      execute(fleet::ReportFailed{task, report.attempt, kind_of(report.cause), report.text, false});
+      execute(fleet::ReportFailed{task, report.attempt, kind_of(report.cause), report.text, false,
+                                  report.note.substr(0, kMostNoteBytes)});
       break;
     case ReportKind::kCancelled:
     case ReportKind::kPreempted: {

@@ -108,7 +108,8 @@ struct Register {
   std::uint32_t gpus = 0;
   std::vector<std::string> types{};  // Of the handlers it has.
   bool commands = true;
-  std::vector<Held> held{};  // What it has not reported the end of: after a reconnection, not lost.
+  std::vector<Held>
+      held{};  // What it has not reported the end of; what of it nobody wants any more it is told to stop.
 };
 
 struct Heartbeat {

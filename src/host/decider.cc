@@ -151,8 +151,20 @@ void Decider::on(const std::string& worker, const bus::Register& message) {
   const bool again = known != nullptr && known->reachable && known->lives_as(message.incarnation);
   const fleet::WorkerId id = known == nullptr ? fleet::WorkerId() : known->id;
   execute(fleet::RegisterWorker{std::move(spec), {}, message.incarnation});
-  if (!again) return;
-  if (known = brain_.state().find_worker(worker); known != nullptr && known->id == id) tell_again(*known);
+  known = brain_.state().find_worker(worker);
+  if (known == nullptr) return;
+  if (again && known->id == id) tell_again(*known);
+  // What it still has, though it was given up when it was not heard: nobody waits for that.
+  for (const bus::Held& held : message.held) {
+    const TaskId task(held.task);
+    const fleet::Execution* execution = execution_of(brain_.state(), task);
+    const bool wanted = execution != nullptr && brain_.state().at(task).worker == known->id &&
+                        brain_.state().at(task).attempt == held.attempt;
+    if (!wanted) {
+      batch_.effects.emplace_back(
+          ToSend{worker, bus::Stop{held.task, held.attempt, brain_.term(), bus::StopKind::kCancel}});
+    }
+  }
 }
 
 void Decider::on(const std::string& worker, const bus::Heartbeat&) { heartbeats_.push_back(worker); }

@@ -458,6 +458,39 @@ TEST(Host, AWorkerRegistersAgain) {
   });
 }
 
+// B-16, U-1: a worker that was given up and is heard again, in the same life, is told to stop what it still runs of
+// then.
+TEST(Host, AWorkerThatWasGivenUpComesBack) {
+  everywhere([] {
+    ledger::MemoryLedger ledger;
+    bus::LocalBus bus;
+    fiber::with_scope([&](fiber::Nursery& nursery) {
+      Running running(nursery, ledger, bus);
+      Puppet puppet(bus, "w");
+      puppet.hello();
+      running.wait_registered("w");
+      accepted(running.host.execute(fleet::SubmitWorkflow{"1", chain({"a"})}));
+      const Assign first = puppet.next_assign();
+      ASSERT_TRUE(running.host.execute(fleet::WorkerLost{"w", "not heard"}).ok());
+      puppet.hello(1, {{first.task, first.attempt}});
+      const Assign second = puppet.next_assign();
+      EXPECT_EQ(second.attempt, 2U);
+      const bus::ToWorker next = puppet.next();
+      const auto* stop = std::get_if<bus::Stop>(&next);
+      ASSERT_NE(stop, nullptr);
+      EXPECT_EQ(stop->attempt, 1U);
+      EXPECT_EQ(stop->kind, bus::StopKind::kCancel);
+      // What it holds and should hold is not stopped.
+      puppet.hello(1, {{second.task, second.attempt}});
+      EXPECT_EQ(puppet.next_assign().attempt, 2U);
+      puppet.report(second, ReportKind::kSucceeded);
+      running.watcher.wait_ended();
+      EXPECT_TRUE(std::holds_alternative<bus::Acknowledge>(puppet.next()));
+      running.stop();
+    });
+  });
+}
+
 // Cancel, pause and resume reach the worker; a stopped task's report ends the workflow.
 TEST(Host, Controls) {
   everywhere([] {

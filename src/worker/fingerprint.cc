@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/json_text.h"
+#include "rota/clock.h"
 #include "worker/owned_fd.h"
 
 namespace rota::worker {
@@ -203,48 +204,91 @@ Parts parts_of(const TaskSpec& spec, std::string_view handler) {
   return parts;
 }
 
-Result<Hash128> hash_file(const std::string& directory, const std::string& path, const std::function<bool()>& stopped) {
-  const std::string full = joined(directory, path);
+std::optional<Hash128> HashMemo::find(const Identity& file) {
+  const sync::MutexLock lock(mutex_);
+  const auto known = known_.find({file.device, file.inode});
+  if (known == known_.end() || known->second.file != file) return std::nullopt;
+  ++found_;
+  return known->second.hash;
+}
+
+void HashMemo::remember(const Identity& file, const Hash128& hash, std::int64_t read_at_ns) {
+  if (std::max(file.modified_ns, file.changed_ns) > read_at_ns - still_.count()) return;
+  const sync::MutexLock lock(mutex_);
+  if (known_.size() >= kMostFiles) known_.clear();
+  known_.insert_or_assign({file.device, file.inode}, Known{file, hash});
+}
+
+std::uint64_t HashMemo::found() {
+  const sync::MutexLock lock(mutex_);
+  return found_;
+}
+
+namespace {
+
+HashMemo::Identity identity_of(const struct stat& status) {
+  const auto ns = [](const timespec& time) { return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; };
+  return {status.st_dev, status.st_ino, static_cast<std::uint64_t>(status.st_size), ns(status.st_mtim),
+          ns(status.st_ctim)};
+}
+
+// What is no regular file: its kind, and where a link leads.
+Result<Hash128> hash_other(const std::string& full, const std::string& path, int open_error) {
+  struct stat status{};
+  if (::lstat(full.c_str(), &status) != 0) {
+    if (errno != ENOENT && errno != ENOTDIR) return cannot_read(path, errno);
+    return Error{ErrorCode::kNotFound, "'" + printable(path, 200) + "' is gone"};
+  }
+  if (S_ISREG(status.st_mode)) return cannot_read(path, open_error);
+  std::string target(4096, '\0');
+  const ssize_t size = S_ISLNK(status.st_mode) ? ::readlink(full.c_str(), target.data(), target.size()) : 0;
+  target.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+  return hash_of(std::string_view("no file"), static_cast<std::uint64_t>(status.st_mode & S_IFMT), target);
+}
+
+}  // namespace
+
+Result<Hash128> hash_file(const FileAccess& access, const std::string& path) {
+  const std::string full = joined(access.directory, path);
   // Not blocking, should it be a pipe.
   const OwnedFd file(::open(full.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   struct stat status{};
-  if (file.fd < 0 || ::fstat(file.fd, &status) != 0 || !S_ISREG(status.st_mode)) {
-    const int number = errno;
-    if (::lstat(full.c_str(), &status) != 0) {
-      return errno == ENOENT || errno == ENOTDIR ? Error{ErrorCode::kNotFound, "'" + printable(path, 200) + "' is gone"}
-                                                 : cannot_read(path, errno);
-    }
-    if (S_ISREG(status.st_mode)) return cannot_read(path, number);
-    std::string target(4096, '\0');
-    const ssize_t size = S_ISLNK(status.st_mode) ? ::readlink(full.c_str(), target.data(), target.size()) : 0;
-    target.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
-    return hash_of(std::string_view("no file"), static_cast<std::uint64_t>(status.st_mode & S_IFMT), target);
+  if (file.fd < 0 || ::fstat(file.fd, &status) != 0 || !S_ISREG(status.st_mode)) return hash_other(full, path, errno);
+  const HashMemo::Identity identity = identity_of(status);
+  if (access.memo != nullptr) {
+    if (const std::optional<Hash128> known = access.memo->find(identity)) return *known;
   }
+  const std::int64_t read_at_ns = system_clock().wall().time_since_epoch().count();
   Hasher hasher;
   hasher.add(std::string_view("file"));
   std::vector<std::byte> buffer(std::min<std::size_t>(kReadBytes, static_cast<std::size_t>(status.st_size) + 1));
   for (;;) {
-    if (stopped()) return ErrorCode::kCancelled;
+    if (access.stopped()) return ErrorCode::kCancelled;
     const ssize_t size = ::read(file.fd, buffer.data(), buffer.size());
     if (size < 0 && errno == EINTR) continue;
     if (size < 0) return cannot_read(path, errno);
-    if (size == 0) return hasher.finish128();
+    if (size == 0) break;
     hasher.raw(std::span(buffer).first(static_cast<std::size_t>(size)));
   }
+  const Hash128 hash = hasher.finish128();
+  // Unchanged from before the first byte until after the last.
+  if (access.memo != nullptr && ::fstat(file.fd, &status) == 0 && identity_of(status) == identity) {
+    access.memo->remember(identity, hash, read_at_ns);
+  }
+  return hash;
 }
 
-Result<FileHashes> hash_files(const std::string& directory, const std::vector<std::string>& patterns,
-                              const std::vector<std::string>& but, const std::function<bool()>& stopped,
-                              std::size_t most) {
+Result<FileHashes> hash_files(const FileAccess& access, const std::vector<std::string>& patterns,
+                              const std::vector<std::string>& but, std::size_t most) {
   FileHashes hashes;
   if (patterns.empty()) return hashes;
-  Finder wanted(directory, stopped, most);
+  Finder wanted(access.directory, access.stopped, most);
   for (const std::string& pattern : patterns) ROTA_TRY(wanted.add(pattern));
-  Finder unwanted(directory, stopped, most);
+  Finder unwanted(access.directory, access.stopped, most);
   for (const std::string& pattern : but) ROTA_TRY(unwanted.add(pattern));
   for (const std::string& path : wanted.found()) {
     if (unwanted.found().contains(path)) continue;
-    Result<Hash128> hash = hash_file(directory, path, stopped);
+    Result<Hash128> hash = hash_file(access, path);
     if (!hash.ok() && hash.code() == ErrorCode::kNotFound) continue;  // Gone since it was found.
     if (!hash.ok()) return std::move(hash).take_error();
     hashes.emplace(path, *hash);
@@ -252,9 +296,8 @@ Result<FileHashes> hash_files(const std::string& directory, const std::vector<st
   return hashes;
 }
 
-Result<bool> matches_any(const std::string& directory, const std::string& pattern,
-                         const std::function<bool()>& stopped) {
-  Finder finder(directory, stopped, kMostFiles);
+Result<bool> matches_any(const FileAccess& access, const std::string& pattern) {
+  Finder finder(access.directory, access.stopped, kMostFiles);
   ROTA_TRY(finder.add(pattern));
   return !finder.found().empty();
 }

@@ -32,13 +32,13 @@ class Fingerprint : public ::testing::Test {
   }
   [[nodiscard]] std::string found(const std::vector<std::string>& patterns,
                                   const std::vector<std::string>& but = {}) const {
-    const Result<FileHashes> files = hash_files(folder_, patterns, but, kGoesOn);
+    const Result<FileHashes> files = hash_files({folder_, kGoesOn}, patterns, but);
     if (!files.ok()) return files.error().message;
     std::string text;
     for (const auto& [path, hash] : *files) text += (text.empty() ? "" : " ") + path;
     return text;
   }
-  [[nodiscard]] Hash128 content(const std::string& path) const { return hash_file(folder_, path, kGoesOn).value(); }
+  [[nodiscard]] Hash128 content(const std::string& path) const { return hash_file({folder_, kGoesOn}, path).value(); }
 
   std::string folder_;
 };
@@ -107,17 +107,41 @@ TEST_F(Fingerprint, ContentCounts) {
   EXPECT_NE(content("large"), before);
   write("large", large);
   EXPECT_EQ(content("large"), before);
-  EXPECT_EQ(hash_file(folder_, "gone", kGoesOn).code(), ErrorCode::kNotFound);
+  EXPECT_EQ(hash_file({folder_, kGoesOn}, "gone").code(), ErrorCode::kNotFound);
 }
 
 TEST_F(Fingerprint, IsBoundedAndCanBeStopped) {
   for (int i = 0; i < 20; ++i) write("many/" + std::to_string(i), "");
-  const Result<FileHashes> files = hash_files(folder_, {"many"}, {}, kGoesOn, 19);
+  const Result<FileHashes> files = hash_files({folder_, kGoesOn}, {"many"}, {}, 19);
   ASSERT_FALSE(files.ok());
   EXPECT_EQ(files.error().message, "the patterns match more than 19 files; name fewer, or pack them into one");
-  EXPECT_TRUE(hash_files(folder_, {"many"}, {}, kGoesOn, 20).ok());
+  EXPECT_TRUE(hash_files({folder_, kGoesOn}, {"many"}, {}, 20).ok());
   int asked = 0;
-  EXPECT_EQ(hash_files(folder_, {"many"}, {}, [&] { return ++asked > 5; }).code(), ErrorCode::kCancelled);
+  const std::function<bool()> soon = [&] { return ++asked > 5; };
+  EXPECT_EQ(hash_files({folder_, soon}, {"many"}, {}).code(), ErrorCode::kCancelled);
+}
+
+// Contract: C-1. What is remembered is never taken for what has changed since; a file that was just written is read.
+TEST_F(Fingerprint, Memo) {
+  write("f", "one");
+  HashMemo careful;
+  const FileAccess now{folder_, kGoesOn, &careful};
+  const Hash128 one = hash_file(now, "f").value();
+  EXPECT_EQ(hash_file(now, "f").value(), one);
+  EXPECT_EQ(careful.found(), 0U) << "too young";
+  write("f", "two");
+  EXPECT_NE(hash_file(now, "f").value(), one) << "of the same size, and perhaps within the same time";
+
+  HashMemo hasty(-std::chrono::hours(1));
+  const FileAccess later{folder_, kGoesOn, &hasty};
+  const Hash128 two = hash_file(later, "f").value();
+  EXPECT_EQ(hash_file(later, "f").value(), two);
+  EXPECT_EQ(hasty.found(), 1U);
+  write("f", "three");
+  EXPECT_NE(hash_file(later, "f").value(), two);
+  EXPECT_EQ(hasty.found(), 1U);
+  fs::remove(folder_ + "/f");
+  EXPECT_EQ(hash_file(later, "f").code(), ErrorCode::kNotFound);
 }
 
 TaskSpec spec_of(const std::string& json) { return parse_task_spec(json).value(); }

@@ -213,7 +213,7 @@ CacheCheck::CacheCheck(ResultCache& cache, const bus::Assign& assign, const Task
 Result<Parts> CacheCheck::all_parts(const std::function<bool()>& stopped) const {
   Parts parts = fixed_;
   // What it makes is not what it comes from, even if a pattern covers both.
-  ROTA_TRY_ASSIGN(const FileHashes files, hash_files(directory_, spec_.files, spec_.outputs, stopped));
+  ROTA_TRY_ASSIGN(const FileHashes files, hash_files(access(stopped), spec_.files, spec_.outputs));
   for (const auto& [path, hash] : files) parts.push_back({Part::Kind::kFile, path, hash});
   return parts;
 }
@@ -256,7 +256,7 @@ CacheCheck::Verdict CacheCheck::verdict_of(const ResultCache::Fields& entry,
     const auto kept = parse_hashed(value);
     if (!kept) return {.note = "runs: what was kept of an earlier success cannot be used: it is of another version"};
     const std::string path = printable(kept->second, 120);
-    const Result<Hash128> now = hash_file(directory_, kept->second, stopped);
+    const Result<Hash128> now = hash_file(access(stopped), kept->second);
     if (now.ok() && *now == kept->first) continue;
     if (now.ok()) return {.note = "runs: output " + path + " changed"};
     if (now.code() == ErrorCode::kNotFound) return {.note = "runs: output " + path + " is missing"};
@@ -306,11 +306,11 @@ std::string CacheCheck::end(const std::string& result, const std::function<bool(
     return "not kept: while it ran, " + changed + "; name what it makes in cache.outputs";
   }
   for (const std::string& pattern : spec_.outputs) {
-    const Result<bool> any = matches_any(directory_, pattern, stopped);
+    const Result<bool> any = matches_any(access(stopped), pattern);
     if (!any.ok()) return "not kept: " + any.error().message;
     if (!*any) return "not kept: cache.outputs has '" + printable(pattern, 120) + "', and there is no such file";
   }
-  const Result<FileHashes> outputs = hash_files(directory_, spec_.outputs, {}, stopped);
+  const Result<FileHashes> outputs = hash_files(access(stopped), spec_.outputs, {});
   if (!outputs.ok()) return "not kept: " + outputs.error().message;
   const Result<void> stored = store(result, *outputs);
   return stored.ok() ? std::string() : "not kept: " + stored.error().message;

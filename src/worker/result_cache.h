@@ -71,6 +71,7 @@ class ResultCache {
   const std::string directory_;
   const bool reuse_;
   const Bounds bounds_;
+  HashMemo memo_;
   sync::Mutex mutex_;
   bool looked_ ROTA_GUARDED_BY(mutex_) = false;
   std::size_t files_since_ ROTA_GUARDED_BY(mutex_) = 0;
@@ -95,6 +96,9 @@ class CacheCheck {
  private:
   [[nodiscard]] Result<Parts> all_parts(const std::function<bool()>& stopped) const;
   [[nodiscard]] Hash128 key() const;
+  [[nodiscard]] FileAccess access(const std::function<bool()>& stopped) const {
+    return {directory_, stopped, &cache_.memo_};
+  }
   // Of an entry that is there. Not a hit if an output is not as it was.
   [[nodiscard]] Verdict verdict_of(const ResultCache::Fields& entry, const std::function<bool()>& stopped) const;
   // Of the last success, by running or by a hit. NotFound if there was none.

@@ -237,8 +237,12 @@ class StageReader {
       cache.texts("files", files);
       cache.texts("outputs", outputs);
     } else {
-      bool wanted = false;
-      if (!fields_.boolean("cache", wanted) || !wanted) return;
+      const std::string_view word = node->kind == Node::Kind::kScalar ? reading_.text(*node) : std::string_view{};
+      if (word != "true" && word != "false") {
+        reading_.wrong(*node, "cache is " + reading_.found(*node) +
+                                  "; it must be true, false, or a mapping with files and outputs");
+      }
+      if (word != "true") return;
     }
     cached_ = node;
     member("cache");

@@ -63,6 +63,14 @@ struct WorkerOptions {
   std::chrono::nanoseconds heartbeat_every = std::chrono::seconds(5);
   std::chrono::milliseconds grace{5000};  // Between TERM and KILL, where a task says nothing else.
   std::size_t waiting_most = 100'000;     // Assigned and not started; more are refused with a failure.
+  // Results of tasks with `cache` are kept here, and used again while what they come from is unchanged; empty: such
+  // tasks always run. Any number of workers may share it.
+  std::string cache_directory{};
+  bool cache_reuse = true;     // False: such tasks run, whatever is kept, and what comes of it is kept instead.
+  bool stream_output = false;  // Report what commands write, as they write it.
+  // The number of this life of the worker: another one than in any earlier life under its name. None: made of the wall
+  // time and the process.
+  std::optional<std::uint64_t> incarnation{};
 };
 
 enum class StopReason : std::uint8_t { kNone, kCancelled, kPreempted };

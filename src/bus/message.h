@@ -32,6 +32,12 @@ struct Assign {
   std::uint64_t memory_bytes = 0;
   std::uint64_t gpu_mask = 0;  // The devices it gets, by bit.
   std::vector<ChildTask> children{};
+  // Who it is, for a task whose specification has "cache" and whose success may be that of an earlier run; for others
+  // they are empty. A stage's tasks differ by their items.
+  std::string workflow{};
+  std::string stage{};
+  std::string item{};  // JSON, or empty.
+  std::string name{};  // "train[3]", for people.
 };
 
 enum class StopKind : std::uint8_t { kCancel, kPreempt, kPause, kResume };
@@ -57,6 +63,7 @@ enum class ReportKind : std::uint8_t {
   kCheckpoint,
   kLog,
   kCache,
+  kOutput,  // Some of what a command wrote; only if the worker was told to stream it.
   // Final: sent again until they are acknowledged.
   kSucceeded,
   kFailed,
@@ -76,10 +83,15 @@ struct Report {
   std::uint32_t permille = 0;                 // kProgress.
   FailureCause cause = FailureCause::kError;  // kFailed.
   std::string text{};                         // kProgress, kLog, kFailed...: for people. kCache: the kind of cache.
+                                              // kOutput: the bytes.
   std::string json{};                         // kCheckpoint, kSucceeded: JSON. kCache: the name.
   std::string log_path{};                     // Final: where the output is on the worker, if there is any.
   std::uint64_t cpu_us = 0;                   // Final, of a command.
   std::uint64_t max_rss_bytes = 0;
+  bool cached = false;              // kSucceeded: nothing was run, the result is that of an earlier success.
+  std::string note{};               // kSucceeded, kFailed: why it was run or not, if the task has "cache".
+  bool from_stderr = false;         // kOutput.
+  std::uint64_t dropped_bytes = 0;  // kOutput: came before `text`, and were more than is streamed.
 };
 
 struct Held {
@@ -88,12 +100,16 @@ struct Held {
 };
 
 struct Register {
+  // Of this life of the worker, and of no other of its lives: the same again means that the message came twice, or that
+  // the bus was away. 0: the worker has none, and every registration is a restart.
+  std::uint64_t incarnation = 0;
   std::uint64_t cpu_millis = 0;
   std::uint64_t memory_bytes = 0;
   std::uint32_t gpus = 0;
   std::vector<std::string> types{};  // Of the handlers it has.
   bool commands = true;
-  std::vector<Held> held{};  // What it has not reported the end of: after a reconnection, not lost.
+  std::vector<Held>
+      held{};  // What it has not reported the end of; what of it nobody wants any more it is told to stop.
 };
 
 struct Heartbeat {

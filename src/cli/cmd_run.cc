@@ -33,6 +33,8 @@ struct RunOptions {
   bool dry_run = false;
   bool json = false;
   bool fresh = false;
+  bool no_cache = false;
+  bool output = false;
   ledger::Durability durability = ledger::Durability::kFull;
 };
 
@@ -126,9 +128,11 @@ std::string log_of(const RunEnd& end, const TaskRow& task) {
 }
 
 void print_indented(std::string_view text) {
+  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
   while (!text.empty()) {
     const std::size_t length = std::min(text.find('\n'), text.size());
-    std::printf("  | %.*s\n", static_cast<int>(length), text.data());
+    const std::string_view line = text.substr(0, length);
+    std::printf("  | %s\n", (terminal ? for_a_terminal(line) : std::string(line)).c_str());
     text.remove_prefix(std::min(length + 1, text.size()));
   }
 }
@@ -181,6 +185,8 @@ Result<int> run(const RunOptions& options) {
   setup.workflow.spec.user = user == nullptr || *user == '\0' ? "local" : user;
   setup.workers_have_a_price = !options.workers.empty();
   setup.fresh = options.fresh;
+  setup.cache = !options.no_cache;
+  setup.output = options.output;
   setup.durability = options.durability;
   const std::filesystem::path path = setup.workflow.path;
   setup.state = !options.state.empty() ? std::filesystem::absolute(options.state).lexically_normal().string()
@@ -223,6 +229,9 @@ void add_run(CLI::App& app, Exit& exit) {
   verb->add_flag("--dry-run", options->dry_run, "show what would be run");
   verb->add_flag("--json", options->json, "one event a line, for programs");
   verb->add_flag("--fresh", options->fresh, "start anew, whatever was before");
+  verb->add_flag("--no-cache", options->no_cache,
+                 "run also what is unchanged since an earlier run (`cache` in the file)");
+  verb->add_flag("--output", options->output, "show what tasks write, line by line");
   verb->add_option("--durability", options->durability, "full: survives a power cut; relaxed: a crash of this process")
       ->transform(CLI::CheckedTransformer(std::map<std::string, ledger::Durability>{
           {"full", ledger::Durability::kFull}, {"relaxed", ledger::Durability::kRelaxed}}))

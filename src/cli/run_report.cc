@@ -76,6 +76,8 @@ RunReport report_of(const fleet::State& state, fleet::WorkflowId id) {
     }
     if (task.extra != nullptr) {
       row.message = task.extra->message;
+      row.cached = task.extra->cached && task.state == TaskState::kSucceeded;
+      if (graph::is_terminal(task.state)) row.note = task.extra->note;
       row.because_of_another = !task.extra->root.is_none();
     }
     report.tasks.push_back(std::move(row));
@@ -129,15 +131,17 @@ std::string to_table(const RunReport& report, std::size_t most_rows) {
   std::vector<Row> rows{{"task", "state", "attempts", "wait", "run", "worker"}};
   std::array<std::size_t, 7> counts{};
   std::size_t skipped = 0;
+  std::size_t cached = 0;
   std::size_t left_out = 0;
   for (const TaskRow& task : report.tasks) {
     ++counts[static_cast<std::size_t>(task.state)];
     if (task.skipped) ++skipped;
+    if (task.cached) ++cached;
     if (report.tasks.size() > most_rows && (task.state == TaskState::kSucceeded || rows.size() > most_rows)) {
       ++left_out;
       continue;
     }
-    rows.push_back({task.name, state_text(task), std::to_string(task.attempts),
+    rows.push_back({task.name, task.cached ? "cached" : state_text(task), std::to_string(task.attempts),
                     task.attempts == 0 ? "-" : short_time(task.wait_ns), short_time(task.run_ns),
                     task.worker.empty() ? "-" : task.worker});
   }
@@ -157,6 +161,7 @@ std::string to_table(const RunReport& report, std::size_t most_rows) {
   out += "\n" + report.name + " " + std::string(fleet::to_string(report.outcome)) + " in " +
          short_time(report.elapsed_ns) + ": " + std::to_string(count(TaskState::kSucceeded) - skipped) + " of " +
          std::to_string(report.tasks.size()) + " tasks succeeded";
+  if (cached > 0) out += " (" + std::to_string(cached) + " cached)";
   if (skipped > 0) out += ", " + std::to_string(skipped) + " skipped";
   if (const std::size_t failed = count(TaskState::kFailed); failed > 0)
     out += ", " + std::to_string(failed) + " failed";
@@ -205,6 +210,10 @@ std::string to_json(const RunReport& report) {
     if (!task.message.empty()) {
       out += ",\"message\":";
       append_json_string(out, task.message);
+    }
+    if (!task.note.empty()) {
+      out += ",\"cached\":" + std::string(task.cached ? "true" : "false") + ",\"cache\":";
+      append_json_string(out, task.note);
     }
     out += "}";
   }

@@ -29,6 +29,8 @@ struct TaskRow {
   std::int64_t run_ns = 0;   // Of the last attempt.
   std::string worker{};
   std::string message{};  // Of a failure.
+  bool cached = false;    // It was not run: an earlier success stands for it.
+  std::string note{};     // Why it was run or not, for a stage with `cache`.
 };
 
 struct RunReport {

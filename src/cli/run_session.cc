@@ -173,6 +173,9 @@ void Session::start_worker(const fleet::WorkerSpec& spec, fiber::Nursery& nurser
                static_cast<std::uint32_t>(spec.gpus.size())};
   options.directory = logs_;
   options.expect_commands = true;
+  options.cache_directory = setup_.state + "/cache";
+  options.cache_reuse = setup_.cache;
+  options.stream_output = setup_.output;
   hand.worker = std::make_unique<Worker>(std::move(options));
   hand.end = bus_.connect(spec.name).value();  // The names of a fleet's file are unique.
   hand.task = nursery.spawn([worker = hand.worker.get(), end = hand.end.get()] { return worker->run(*end); });

@@ -28,7 +28,9 @@ struct RunSetup {
   fleet::Policy policy{};
   std::vector<fleet::WorkerSpec> workers{};  // At least one.
   bool workers_have_a_price = false;
-  bool fresh = false;  // Start anew, whatever was before.
+  bool fresh = false;   // Start anew, whatever was before.
+  bool cache = true;    // Of stages with `cache`, use results of earlier runs: <state>/cache.
+  bool output = false;  // Show what commands write.
   ledger::Durability durability = ledger::Durability::kFull;
   RunView::Style style = RunView::Style::kPlain;
 };

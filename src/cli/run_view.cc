@@ -1,6 +1,7 @@
 #include "cli/run_view.h"
 
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -43,6 +44,8 @@ std::string_view kind_name(ReportKind kind) {
       return "log";
     case ReportKind::kCache:
       return "cache";
+    case ReportKind::kOutput:
+      return "output";
     case ReportKind::kSucceeded:
       return "succeeded";
     case ReportKind::kFailed:
@@ -57,9 +60,23 @@ std::string_view kind_name(ReportKind kind) {
 
 }  // namespace
 
+std::string for_a_terminal(std::string_view line) {
+  // Of what was written over, the last is meant to be seen; a tab is a blank.
+  while (line.ends_with('\r')) line.remove_suffix(1);
+  if (const std::size_t again = line.rfind('\r'); again != std::string_view::npos) line.remove_prefix(again + 1);
+  std::string shown(line);
+  std::replace(shown.begin(), shown.end(), '\t', ' ');
+  for (std::size_t i = 0; i + 1 < shown.size(); ++i) {  // U+0080 to U+009F are control characters, too.
+    const auto second = static_cast<unsigned char>(shown[i + 1]);
+    if (shown[i] == '\xc2' && second >= 0x80 && second < 0xa0) shown.replace(i, 2, "?");
+  }
+  return printable(shown, shown.size());
+}
+
 RunView::RunView(Style style, std::FILE* out, std::vector<std::string> names, std::string key)
     : style_(style),
       out_(out),
+      terminal_(::isatty(::fileno(out)) == 1),
       names_(std::move(names)),
       key_(std::move(key)),
       begin_ns_(fiber::now().count()),
@@ -105,7 +122,12 @@ void RunView::on(const fleet::Event& event, const fleet::Record& record) {
     if (!is_mine(succeeded->task)) return;
     ++done_;
     const Times& times = times_[succeeded->task.index()];
-    if (style_ == Style::kPlain) {
+    const auto* report = std::get_if<fleet::ReportSucceeded>(&record.command);
+    const bool cached = report != nullptr && report->cached && report->task == succeeded->task;
+    if (cached) ++cached_;
+    if (cached && style_ == Style::kPlain) {
+      line("cached   " + names_[succeeded->task.index()] + "  " + printable(report->note, 300));
+    } else if (style_ == Style::kPlain) {
       line("done     " + names_[succeeded->task.index()] + "  " + short_time(elapsed_ns() - times.began_ns));
     }
   } else if (const auto* skipped = std::get_if<fleet::TaskSkipped>(&event)) {
@@ -139,21 +161,9 @@ void RunView::on_report(const std::string& worker, const bus::Report& report) {
   const sync::MutexLock lock(mutex_);
   const fleet::TaskId task(report.task);
   if (!is_mine(task)) return;
-  if (style_ == Style::kJson) {
-    std::string text =
-        "{\"report\":\"" + std::string(kind_name(report.kind)) + "\",\"task\":\"" + task.to_string() + "\",\"name\":";
-    append_json_string(text, names_[task.index()]);
-    text += ",\"attempt\":" + std::to_string(report.attempt) + ",\"worker\":";
-    append_json_string(text, worker);
-    if (report.kind == ReportKind::kProgress) text += ",\"permille\":" + std::to_string(report.permille);
-    if (!report.text.empty()) {
-      text += ",\"text\":";
-      append_json_string(text, report.text);
-    }
-    text += "}\n";
-    std::fputs(text.c_str(), out_);
-    std::fflush(out_);
-  }
+  if (report.kind == ReportKind::kOutput) return output(worker, report);
+  if (is_final(report.kind)) output_ends(worker, report);
+  if (style_ == Style::kJson) json_report(worker, report);
   Times& times = times_[task.index()];
   if (report.kind == ReportKind::kStarted) {
     times = {elapsed_ns(), 0};
@@ -173,6 +183,83 @@ void RunView::on_report(const std::string& worker, const bus::Report& report) {
     times.ended_ns = elapsed_ns();
     running_.erase(task.index());
   }
+}
+
+void RunView::json_report(const std::string& worker, const bus::Report& report) {
+  const fleet::TaskId task(report.task);
+  std::string text =
+      "{\"report\":\"" + std::string(kind_name(report.kind)) + "\",\"task\":\"" + task.to_string() + "\",\"name\":";
+  append_json_string(text, names_[task.index()]);
+  text += ",\"attempt\":" + std::to_string(report.attempt) + ",\"worker\":";
+  append_json_string(text, worker);
+  if (report.kind == ReportKind::kProgress) text += ",\"permille\":" + std::to_string(report.permille);
+  if (report.kind == ReportKind::kOutput) {
+    text += report.from_stderr ? ",\"stream\":\"stderr\"" : ",\"stream\":\"stdout\"";
+    if (report.dropped_bytes > 0) text += ",\"dropped_bytes\":" + std::to_string(report.dropped_bytes);
+  }
+  if (!report.text.empty() || report.kind == ReportKind::kOutput) {
+    text += ",\"text\":";
+    append_json_string(text, report.text);
+  }
+  if (!report.note.empty()) {
+    text += ",\"cached\":" + std::string(report.cached ? "true" : "false") + ",\"cache\":";
+    append_json_string(text, report.note);
+  }
+  text += "}\n";
+  std::fputs(text.c_str(), out_);
+  std::fflush(out_);
+}
+
+void RunView::output(const std::string& worker, const bus::Report& report) {
+  const std::uint32_t index = fleet::TaskId(report.task).index();
+  std::string& begun = lines_[{index, report.from_stderr}];
+  if (report.dropped_bytes > 0) {
+    if (!begun.empty()) output_line(worker, report, report.from_stderr, std::exchange(begun, {}));
+    if (style_ == Style::kJson) {
+      bus::Report dropped = report;
+      dropped.text.clear();
+      json_report(worker, dropped);
+    } else {
+      line(names_[index] + " ! [" + std::to_string(report.dropped_bytes) +
+           " bytes are not shown here: it writes faster than is shown]");
+    }
+  }
+  std::string_view left = report.text;
+  while (!left.empty()) {
+    const std::size_t end = left.find('\n');
+    const std::size_t take = std::min({end, left.size(), kLongestLine - begun.size()});
+    begun.append(left.substr(0, take));
+    left.remove_prefix(take);
+    if (!left.empty()) {  // The line ends, or is as long as it may be.
+      if (left.front() == '\n') left.remove_prefix(1);
+      output_line(worker, report, report.from_stderr, std::exchange(begun, {}));
+    }
+  }
+}
+
+void RunView::output_ends(const std::string& worker, const bus::Report& report) {
+  for (const bool from_stderr : {false, true}) {
+    const auto begun = lines_.find({fleet::TaskId(report.task).index(), from_stderr});
+    if (begun == lines_.end()) continue;
+    if (!begun->second.empty()) output_line(worker, report, from_stderr, begun->second);
+    lines_.erase(begun);
+  }
+}
+
+void RunView::output_line(const std::string& worker, const bus::Report& report, bool from_stderr,
+                          std::string_view text) {
+  if (text.ends_with('\r')) text.remove_suffix(1);
+  if (style_ == Style::kJson) {
+    bus::Report one = report;
+    one.kind = ReportKind::kOutput;
+    one.from_stderr = from_stderr;
+    one.dropped_bytes = 0;
+    one.note.clear();
+    one.text = text;
+    return json_report(worker, one);
+  }
+  const std::string prefix = names_[fleet::TaskId(report.task).index()] + (from_stderr ? " ! " : " | ");
+  line(prefix + (terminal_ ? for_a_terminal(text) : std::string(text)));
 }
 
 void RunView::correct(RunReport& report) {
@@ -249,6 +336,7 @@ void RunView::draw_block() {
     block_line("  " + gauge + " " + name + " " + time + " " + running.text);
   }
   std::string total = bar(done_, names_.size()) + " " + std::to_string(done_) + "/" + std::to_string(names_.size());
+  if (cached_ > 0) total += ", " + std::to_string(cached_) + " cached";
   if (failed_ > 0) total += ", " + std::to_string(failed_) + " failed";
   // As fast as until now.
   if (const std::size_t fresh = done_ - done_before_; done_ > done_before_ && done_ < names_.size()) {

@@ -11,7 +11,7 @@
 namespace rota::fleet {
 
 namespace {
-constexpr std::string_view kSnapshotMagic = "rota state 1\n";
+constexpr std::string_view kSnapshotMagic = "rota state 2\n";
 }
 
 Result<Record> Brain::execute(Command command, std::int64_t wall_ns) {

@@ -40,6 +40,7 @@ RandomFleet::Options options_of(std::uint64_t seed) {
 class Watcher {
  public:
   void see(const Record& record, const State& state) {
+    see_lives(record);
     for (const Event& event : record.events) {
       if (const auto* e = std::get_if<TaskAssigned>(&event)) {
         assigned(e->task, e->attempt, state);
@@ -53,6 +54,7 @@ class Watcher {
       }
     }
   }
+  [[nodiscard]] int heard_again() const { return heard_again_; }
   void check_ends(const State& state) const {
     state.each_workflow([&](const Workflow& workflow) {
       const auto found = ends_.find(workflow.id);
@@ -61,6 +63,27 @@ class Watcher {
   }
 
  private:
+  // U-1, B-16: a registration that comes twice costs nothing; one of another life takes everything from the worker.
+  void see_lives(const Record& record) {
+    const auto* command = std::get_if<RegisterWorker>(&record.command);
+    if (command == nullptr) return;
+    std::vector<std::uint64_t>& lives = lives_[command->worker.name];
+    const bool known = std::find(lives.begin(), lives.end(), command->incarnation) != lives.end();
+    if (command->incarnation != 0 && known && lives.back() == command->incarnation) {
+      ++heard_again_;
+      for (const Event& event : record.events) {
+        const auto* changed = std::get_if<WorkerChanged>(&event);
+        EXPECT_TRUE(changed == nullptr || changed->change != WorkerChange::kUnreachable) << "the same life, and lost";
+        const auto* requeued = std::get_if<TaskRequeued>(&event);
+        EXPECT_TRUE(requeued == nullptr || requeued->reason != RequeueReason::kWorkerLost) << "the same life, and lost";
+        const auto* failed = std::get_if<TaskFailed>(&event);
+        EXPECT_TRUE(failed == nullptr || failed->kind != FailureKind::kWorkerLost) << "the same life, and lost";
+      }
+    }
+    for (const Event& event : record.events) {
+      if (std::holds_alternative<WorkerRegistered>(event)) lives.push_back(command->incarnation);
+    }
+  }
   void assigned(TaskId id, std::uint32_t attempt, const State& state) {
     EXPECT_EQ(attempt, ++attempts_[id]) << "attempts count up by one";
     EXPECT_FALSE(succeeded_.contains(id)) << "nothing runs after it has succeeded";
@@ -78,6 +101,8 @@ class Watcher {
   std::map<TaskId, std::uint32_t> attempts_;
   std::map<TaskId, bool> succeeded_;
   std::map<WorkflowId, int> ends_;
+  std::map<std::string, std::vector<std::uint64_t>> lives_;
+  int heard_again_ = 0;
 };
 
 std::string unfinished(const State& state) {
@@ -102,6 +127,7 @@ std::string unfinished(const State& state) {
 struct Played {
   std::vector<std::string> records;  // Encoded.
   Hash128 hash;
+  int heard_again = 0;  // Registrations of the same life.
 };
 
 // Plays a fleet of this seed; checks everything after each step.
@@ -151,18 +177,22 @@ Played play(std::uint64_t seed, int steps) {
   }
   watcher.check_ends(brain.state());
   played.hash = brain.hash();
+  played.heard_again = watcher.heard_again();
   return played;
 }
 
 // B-1, B-6, B-14, B-16, B-21: over random fleets, modes and selections: no dependency violated, no resource exceeded
 // (check_invariants), each task succeeds once, each workflow ends once and all of them end once faults stop; a follower
 // that only applies events, or starts from a snapshot, has the same hash after every record.
+// U-1: a registration that is delivered again takes nothing from its worker.
 TEST(Brain, RandomFleets) {
+  int heard_again = 0;
   for (std::uint64_t seed = 1; seed <= seeds(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    play(seed, 250);
+    heard_again += play(seed, 250).heard_again;
     if (HasFailure()) return;
   }
+  EXPECT_GT(heard_again, 0);
 }
 
 // B-1: the same commands give the same bytes.

@@ -28,12 +28,17 @@ struct Tick {
   ROTA_FIELDS()
 };
 
-// A worker is there: for the first time, or again under its old name. What it ran before is requeued.
+// A worker is there: for the first time, or again under its old name.
+//
+// The incarnation is a number of the worker's process life; 0: it has none. Another one than before (or none) means
+// that the worker restarted, and what it ran is requeued. The same again means that the message came twice, or that the
+// bus was away in between: nothing is lost. One of an earlier life is late, and nothing follows from it.
 struct RegisterWorker {
   static constexpr std::string_view kName = "RegisterWorker";
   WorkerSpec worker{};
   std::vector<std::string> caches{};  // "model:llama-3": what it has already.
-  ROTA_FIELDS(worker, caches)
+  std::uint64_t incarnation = 0;
+  ROTA_FIELDS(worker, caches, incarnation)
 };
 
 struct Heartbeats {
@@ -116,7 +121,9 @@ struct ReportSucceeded {
   TaskId task{};
   std::uint32_t attempt = 0;
   std::string result = "null";  // JSON.
-  ROTA_FIELDS(task, attempt, result)
+  bool cached = false;          // Nothing was run: it is the result of an earlier success.
+  std::string note{};           // Why it was run or not, for people; empty unless its stage has `cache`.
+  ROTA_FIELDS(task, attempt, result, cached, note)
 };
 
 enum class FailureKind : std::uint8_t {
@@ -136,7 +143,8 @@ struct ReportFailed {
   FailureKind kind = FailureKind::kError;
   std::string message{};
   bool final = false;  // The worker knows that another attempt would fail, too.
-  ROTA_FIELDS(task, attempt, kind, message, final)
+  std::string note{};  // As above.
+  ROTA_FIELDS(task, attempt, kind, message, final, note)
 };
 
 // The task stopped as it was told: cancelled, or put aside at a checkpoint.

@@ -112,9 +112,19 @@ Result<void> Decision::on(const RegisterWorker& command) {
     emit(WorkerRegistered{state_.globals().last_worker.next()});
     return {};
   }
-  // It restarted: what it ran is lost with it.
   const WorkerId id = known->id;
   const bool same = known->spec == command.worker;
+  if (known->lives_as(command.incarnation)) {
+    // The same process as before. If it describes itself in another way, that counts as soon as it runs nothing.
+    if (same || !known->executions.empty()) {
+      heard_again(*known);
+      if (!command.caches.empty()) emit(CachesReported{id});
+      return {};
+    }
+  } else if (known->lived_as(command.incarnation)) {
+    return {};  // Late: it has restarted since.
+  }
+  // It restarted: what it ran is lost with it.
   if (known->reachable && !known->executions.empty()) {
     emit(WorkerChanged{id, WorkerChange::kUnreachable});
     worker_gone(id);
@@ -126,6 +136,14 @@ Result<void> Decision::on(const RegisterWorker& command) {
   emit(WorkerChanged{id, WorkerChange::kLeft});  // Another machine under the old name.
   emit(WorkerRegistered{state_.globals().last_worker.next()});
   return {};
+}
+
+void Decision::heard_again(const Worker& worker) {
+  if (worker.reachable) {
+    emit(WorkersSeen{{worker.id}});
+  } else {
+    emit(WorkerChanged{worker.id, WorkerChange::kBack});
+  }
 }
 
 Result<void> Decision::on(const Heartbeats& command) {

@@ -58,6 +58,8 @@ class Decision {
   void stopped(TaskId id);
   void cancel(TaskId id, TaskId root);
   void worker_gone(WorkerId id);
+  // It is there, and has all that it had.
+  void heard_again(const Worker& worker);
 
   // decide_control.cc
   void control(const Workflow& workflow, TaskId id, Action action);

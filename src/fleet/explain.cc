@@ -209,10 +209,25 @@ void Explainer::succeeded() {
     return;
   }
   const std::int64_t took = task_.ended_ns - task_.assigned_ns;
+  if (task_.extra != nullptr && task_.extra->cached) {
+    because(ExplainReason::kSucceeded, "was not run: " + printable(task_.extra->note, 1000));
+    out_.facts.push_back({"cached", "true", false});
+    fact("cache", task_.extra->note);
+    fact("took_ns", took);
+    placement();
+    return;
+  }
   because(ExplainReason::kSucceeded, "succeeded on " + worker_name(task_.worker) + " " + span_of(took) +
                                          " after it was sent there, in attempt " + std::to_string(task_.attempt));
+  cache_note();
   fact("took_ns", took);
   placement();
+}
+
+void Explainer::cache_note() {
+  if (task_.extra == nullptr || task_.extra->note.empty()) return;
+  also("; " + printable(task_.extra->note, 1000));
+  fact("cache", task_.extra->note);
 }
 
 void Explainer::failed() {
@@ -224,6 +239,7 @@ void Explainer::failed() {
   if (!extra.message.empty()) also(": " + printable(extra.message, 200));
   fact("kind", to_string(extra.kind));
   fact("message", extra.message);
+  cache_note();
   fact("ended_ns", task_.ended_ns);
   for (const WorkerId id : extra.failed_on) fact("failed_on", worker_name(id));
   if (ran) placement();

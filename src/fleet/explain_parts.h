@@ -25,6 +25,7 @@ class Explainer {
   void failed();
   void cancelled();
   void placement();  // Where and why, for a task that runs or ran.
+  void cache_note();
 
   // explain_ready.cc
   void ready();

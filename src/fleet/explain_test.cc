@@ -376,6 +376,29 @@ ok wf-1.0
   EXPECT_EQ(fact(merged.explain("y[1]"), "merged_with"), "wf-1.1");
 }
 
+// C-1: an earlier success stands for it, or what changed so that none does.
+TEST(Explain, Cached) {
+  const Script script(R"(worker a cpu=9
+workflow one
+  stage kept
+  stage changed
+  stage broken
+ok wf-1.0 cached note='command and inputs are unchanged since 2026-11-16 11:02 UTC (workflow one, task kept)'
+ok wf-1.1 note='runs: the file data/a.csv changed'
+fail wf-1.2 boom final note='runs: no earlier success'
+)");
+  const Explanation kept = script.explain("kept");
+  EXPECT_EQ(kept.reason, ExplainReason::kSucceeded);
+  EXPECT_THAT(kept.sentence,
+              HasSubstr("(kept) was not run: command and inputs are unchanged since 2026-11-16 11:02 UTC"));
+  EXPECT_THAT(to_json(kept), HasSubstr(R"("cached":true,"cache":"command and inputs)"));
+  const Explanation changed = script.explain("changed");
+  EXPECT_THAT(changed.sentence, HasSubstr(", in attempt 1; runs: the file data/a.csv changed"));
+  EXPECT_EQ(fact(changed, "cache"), "runs: the file data/a.csv changed");
+  EXPECT_EQ(fact(changed, "cached"), "(none)");
+  EXPECT_THAT(script.explain("broken").sentence, HasSubstr("boom; runs: no earlier success"));
+}
+
 // B-20: how it ended: succeeded, skipped, failed, cancelled by hand or because of another, being cancelled.
 TEST(Explain, Ended) {
   Script script(R"(worker a cpu=4

@@ -11,7 +11,7 @@
 
 namespace rota::fleet {
 
-inline constexpr std::string_view kFrozenLog = "6305e89d0914afd69ef0391ef48bb101";
+inline constexpr std::string_view kFrozenLog = "5ad309c725c5a3af47823dddc5d57e95";
 
 inline std::string play_frozen_log() {
   Hash128 chain = first_chain();

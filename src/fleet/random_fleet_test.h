@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,7 +32,7 @@ class RandomFleet {
   // The next command, given what the brain knows.
   Command next(const Brain& brain) {
     if (step_++ == 0) return SetPolicy{options_.policy};
-    if (step_ <= options_.workers + 1) return RegisterWorker{worker(static_cast<std::uint32_t>(step_) - 2), {}};
+    if (step_ <= options_.workers + 1) return restarted(static_cast<std::uint32_t>(step_) - 2);
     now_ns_ += static_cast<std::int64_t>(prng_.below(3'000)) * 1'000'000;
     const std::uint64_t dice = prng_.below(100);
     if (dice < 12 && submitted_ < options_.most_workflows) return submit();
@@ -62,7 +63,7 @@ class RandomFleet {
       return true;
     }
     if (finishing_ % 7 == 2) {
-      command = RegisterWorker{worker(finishing_ / 7 % options_.workers), {}};
+      command = restarted(finishing_ / 7 % options_.workers);
       const Worker* known = brain.state().find_worker(std::get<RegisterWorker>(command).worker.name);
       if (known == nullptr || !known->takes_tasks()) return true;
     }
@@ -189,6 +190,23 @@ class RandomFleet {
     return command;
   }
 
+  // In a new life.
+  RegisterWorker restarted(std::uint32_t i) { return {worker(i), {}, 1 + i + 1000 * ++lives_[i]}; }
+
+  // Restarted; or the same message again, or one of an earlier life; or a worker that knows of no lives.
+  Command registered() {
+    const auto i = static_cast<std::uint32_t>(prng_.below(options_.workers));
+    RegisterWorker command = restarted(i);
+    command.caches = {"model:m0"};
+    const std::uint64_t dice = prng_.below(8);
+    if (dice == 0) command.incarnation = 0;
+    if (dice <= 2) return command;
+    --lives_[i];
+    command.incarnation -= 1000;
+    if (dice == 3 && lives_[i] > 1) command.incarnation -= 1000;
+    return command;
+  }
+
   Command fault(const Brain& brain) {
     const std::string name = "w" + std::to_string(prng_.below(options_.workers));
     std::vector<TaskId> tasks;
@@ -204,7 +222,7 @@ class RandomFleet {
       case 2:
         return SetWorkerEnabled{name, prng_.chance(1, 2)};
       case 3:
-        return RegisterWorker{worker(static_cast<std::uint32_t>(prng_.below(options_.workers))), {"model:m0"}};
+        return registered();
       case 4:
         return Control{static_cast<Action>(prng_.below(4)), {}, any};
       case 5:
@@ -231,6 +249,7 @@ class RandomFleet {
   std::uint64_t step_ = 0;
   std::uint32_t submitted_ = 0;
   std::uint32_t finishing_ = 0;
+  std::map<std::uint32_t, std::uint64_t> lives_;  // By worker: how many it has had.
 };
 
 }  // namespace rota::fleet

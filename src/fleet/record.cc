@@ -175,8 +175,8 @@ Result<void> LogReader::read_header() {
   if (start != kLogMagic) {
     const auto [there, expected] = std::mismatch(start.begin(), start.end(), kLogMagic.begin(), kLogMagic.end());
     const std::size_t at = static_cast<std::size_t>(there - start.begin());
-    std::string sentence = "byte " + std::to_string(at) + ": this is not a log of version 1";
-    sentence.append(start.size() == at ? "; it ends here" : "; it does not begin with \"rota log 1\"");
+    std::string sentence = "byte " + std::to_string(at) + ": this is not a log of version 2";
+    sentence.append(start.size() == at ? "; it ends here" : "; it does not begin with \"rota log 2\"");
     return defect("format", 1, std::move(sentence)).with("byte", std::to_string(at));
   }
   at_ = kLogMagic.size();

@@ -1,9 +1,9 @@
 // The log: what was told and what was decided, record by record, in a chain that shows every defect.
 //
-//   log file = "rota log 1\n" { length record } end       end = 0 (a length), count, chain
+//   log file = "rota log 2\n" { length record } end       end = 0 (a length), count, chain
 //   record   = version, index, term, logical, wall_ns, command, events, prior, post (see codec.h), chain
 //   chain    = hash128 of the chain before it, and the record's bytes up to here; before the first it is that of
-//              "rota log 1\n"
+//              "rota log 2\n"
 //
 // Invariants of a log, checked as it is read:
 //   (1) each chain hash is right: no byte changed, nothing missing, nothing moved
@@ -42,8 +42,8 @@ struct Record {
   ROTA_FIELDS(index, term, logical, wall_ns, command, events, prior, post)
 };
 
-inline constexpr std::string_view kLogMagic = "rota log 1\n";
-inline constexpr std::uint8_t kRecordVersion = 1;
+inline constexpr std::string_view kLogMagic = "rota log 2\n";
+inline constexpr std::uint8_t kRecordVersion = 2;
 
 // The logical time of a record that is written at `wall_ns` after one with `previous`.
 [[nodiscard]] std::int64_t next_logical(std::int64_t previous, std::int64_t wall_ns);

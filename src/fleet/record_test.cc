@@ -244,9 +244,9 @@ TEST(RecordTest, SentencesForPeople) {
   order.erase(order.begin() + 2);
   EXPECT_TRUE(
       read(rearranged(log, order)).error->message.ends_with(": record 3 is missing: record 4 stands in its place"));
-  EXPECT_EQ(read("rota lob 1\n").error->message,
-            "byte 7: this is not a log of version 1; it does not begin with \"rota log 1\"");
-  EXPECT_EQ(read("").error->message, "byte 0: this is not a log of version 1; it ends here");
+  EXPECT_EQ(read("rota lob 2\n").error->message,
+            "byte 7: this is not a log of version 2; it does not begin with \"rota log 2\"");
+  EXPECT_EQ(read("").error->message, "byte 0: this is not a log of version 2; it ends here");
   EXPECT_EQ(read(kLogMagic).error->message, "byte 11: the log is cut off before record 1 or its end mark");
 }
 
@@ -263,8 +263,8 @@ TEST(RecordTest, TheBytesAreFrozen) {
   std::string bytes;
   encode_record(record, first_chain(), bytes);
   EXPECT_EQ(testing_support::hex(bytes),
-            "010102d00fd00f01011801000000000000000200000000000000030000000000000004000000000000009b5db33116024ea1e7a716"
-            "ba9f982585");
+            "020102d00fd00f0101180100000000000000020000000000000003000000000000000400000000000000ccf9b1e714d0ef1ab3fd19"
+            "1fc95c0c38");
 }
 
 }  // namespace

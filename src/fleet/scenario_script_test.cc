@@ -197,6 +197,10 @@ Result<Command> worker_command(Words& words) {
   ROTA_TRY(words.list("cap", worker.capabilities));
   ROTA_TRY(words.parsed("label", worker.labels, labels));
   ROTA_TRY(words.list("cache", command.caches));
+  ROTA_TRY(words.parsed("life", command.incarnation, [](const std::string& text) -> Result<std::uint64_t> {
+    ROTA_TRY_ASSIGN(const std::int64_t number, whole(text));
+    return static_cast<std::uint64_t>(number);
+  }));
   return Command(std::move(command));
 }
 
@@ -293,11 +297,14 @@ Result<Command> report_command(const std::string& verb, Words& words, const Stat
   if (verb == "ok") {
     ROTA_TRY_ASSIGN(auto command, report<ReportSucceeded>(words, state));
     ROTA_TRY(words.text("result", command.result));
+    ROTA_TRY(words.text("note", command.note));
+    command.cached = words.flag("cached");
     return Command(std::move(command));
   }
   if (verb == "fail") {
     ROTA_TRY_ASSIGN(auto command, report<ReportFailed>(words, state));
     command.final = words.flag("final");
+    ROTA_TRY(words.text("note", command.note));
     ROTA_TRY(words.option("kind", [&](const std::string& value) -> Result<void> {
       const auto kind = parse_name<FailureKind>(value);
       if (!kind) return wrong("one of " + all_names<FailureKind>());

@@ -215,6 +215,7 @@ TEST(ScenarioTest, Cascade) { run_scenario("cascade"); }
 
 // B-16: fenced by attempts.
 TEST(ScenarioTest, WorkerDeath) { run_scenario("worker_death"); }
+TEST(ScenarioTest, WorkerLives) { run_scenario("worker_lives"); }
 
 // B-17: off when idle, on when needed.
 TEST(ScenarioTest, Elastic) { run_scenario("elastic"); }

@@ -150,7 +150,7 @@ Hash128 State::hash_of_worker(const Worker& worker) {
   hasher.add(worker.reachable).add(worker.draining).add(worker.left).add(worker.disabled_by_hand);
   hasher.add(worker.disabled_elastic).add(worker.cpu_used).add(worker.memory_used).add(worker.devices_used);
   hasher.add(worker.execution_set.value()).add(worker.cache_set.value()).add(worker.owner).add(worker.seen_ns);
-  hasher.add(worker.idle_since_ns).add(worker.toggled_ns).add(worker.gone_ns).add(worker.slot);
+  hasher.add(worker.idle_since_ns).add(worker.toggled_ns).add(worker.gone_ns).add(worker.slot).add(worker.lives);
   return hasher.finish128();
 }
 Hash128 State::hash_of_user(const User& user) { return rota::hash_of(std::uint8_t{4}, hash_fields(user)); }
@@ -324,6 +324,10 @@ void State::on(const WorkerRegistered& e, const Command& cause) {
   ROTA_ASSERT(worker.executions.empty(), "what it ran was taken back");
   worker.reachable = true;
   worker.draining = worker.left = false;
+  if (command.incarnation != (worker.lives.empty() ? 0 : worker.lives.back())) {
+    if (worker.lives.size() >= WorkerData::kMostLives) worker.lives.erase(worker.lives.begin());
+    worker.lives.push_back(command.incarnation);
+  }
   worker.seen_ns = worker.idle_since_ns = time_ns();
   touch_caches(worker, command.caches);
   board_.fleet_changed(*this);
@@ -423,7 +427,8 @@ void State::touch_caches(Worker& worker, const std::vector<std::string>& items) 
 }
 
 void State::on(const CachesReported& e, const Command& cause) {
-  touch_caches(edit(e.worker), body<ReportCaches>(cause).items);
+  const auto* again = std::get_if<RegisterWorker>(&cause);
+  touch_caches(edit(e.worker), again != nullptr ? again->caches : body<ReportCaches>(cause).items);
 }
 
 // --- Workflows ---

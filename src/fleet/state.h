@@ -44,7 +44,9 @@ struct TaskExtra {
   TaskId root{};                      // Whose failure or cancellation ended it; none: its own.
   std::vector<WorkerId> failed_on{};  // Sorted.
   std::int64_t memory_bytes = 0;      // Asked for instead of the template's, after it was killed for memory.
-  ROTA_FIELDS(result, checkpoint, message, kind, root, failed_on, memory_bytes)
+  bool cached = false;                // Its success is an earlier one's.
+  std::string note{};                 // Why its last attempt was run or not, if its stage has `cache`.
+  ROTA_FIELDS(result, checkpoint, message, kind, root, failed_on, memory_bytes, cached, note)
 };
 
 struct TaskData {
@@ -175,8 +177,20 @@ struct WorkerData {
   std::int64_t toggled_ns = 0;  // By the elastic coordinator; 0: never.
   std::int64_t gone_ns = 0;     // When it became unreachable or left.
   std::uint32_t slot = 0;       // Its place among the workers of its kind.
+  // Its latest incarnations, the present one last; empty as long as it has said none. A message of an earlier one may
+  // still be on its way, and must not be taken for a restart. Never compared by size: clocks are set back.
+  std::vector<std::uint64_t> lives{};
   ROTA_FIELDS(id, spec, reachable, draining, left, disabled_by_hand, disabled_elastic, cpu_used, memory_used,
-              devices_used, executions, caches, owner, seen_ns, idle_since_ns, toggled_ns, gone_ns, slot)
+              devices_used, executions, caches, owner, seen_ns, idle_since_ns, toggled_ns, gone_ns, slot, lives)
+
+  static constexpr std::size_t kMostLives = 8;
+  // Is this the number of its present life?
+  [[nodiscard]] bool lives_as(std::uint64_t incarnation) const {
+    return incarnation != 0 && !lives.empty() && lives.back() == incarnation;
+  }
+  [[nodiscard]] bool lived_as(std::uint64_t incarnation) const {
+    return incarnation != 0 && std::find(lives.begin(), lives.end(), incarnation) != lives.end();
+  }
 };
 
 struct Worker : WorkerData {
@@ -343,6 +357,7 @@ class State {
   void arrive(Workflow& workflow, std::uint32_t stage);  // All that it needs has succeeded.
   void become_ready(Workflow& workflow, Task& task);
   void stage_task_done(Workflow& workflow, Task& task);
+  void note_cache(Task& task, bool cached, const std::string& note);
   void leave_execution(Workflow& workflow, Task& task);  // It ends or is taken back: gives back what it held.
   void hold(Worker& worker, const Execution& execution, std::int64_t sign);  // Resources: +1 takes, -1 gives back.
   void touch_caches(Worker& worker, const std::vector<std::string>& items);

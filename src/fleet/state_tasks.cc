@@ -148,13 +148,21 @@ void State::on(const TaskSucceeded& e, const Command& cause) {
   Task& task = edit(e.task);
   leave_execution(workflow, task);
   move(workflow, task, TaskState::kSucceeded);
-  if (const auto* report = body_if<ReportSucceeded>(cause); report != nullptr && report->result != "null") {
-    extra(task).result = kept(report->result);
+  if (const auto* report = body_if<ReportSucceeded>(cause)) {
+    if (report->result != "null") extra(task).result = kept(report->result);
+    note_cache(task, report->cached, report->note);
   }
   stage_task_done(workflow, task);
 }
 
-void State::on(const TaskFailed& e, const Command&) {
+void State::note_cache(Task& task, bool cached, const std::string& note) {
+  if (task.extra == nullptr && !cached && note.empty()) return;
+  TaskExtra& more = extra(task);
+  more.cached = cached;
+  more.note = note;
+}
+
+void State::on(const TaskFailed& e, const Command& cause) {
   Workflow& workflow = const_cast<Workflow&>(at(e.task.workflow()));
   Task& task = edit(e.task);
   if (task.state == TaskState::kRunning) {
@@ -170,6 +178,8 @@ void State::on(const TaskFailed& e, const Command&) {
   TaskExtra& more = extra(task);
   more.kind = e.kind;
   more.message = e.message;
+  const auto* report = body_if<ReportFailed>(cause);
+  note_cache(task, false, report != nullptr && report->task == e.task ? report->note : std::string());
 }
 
 void State::on(const TaskRequeued& e, const Command& cause) {
@@ -203,6 +213,7 @@ void State::on(const TaskRequeued& e, const Command& cause) {
     if (const auto* report = body_if<ReportFailed>(cause); report != nullptr && report->task == e.task) {
       more.kind = report->kind;
       more.message = report->message;
+      note_cache(task, false, report->note);
     }
   }
   task.due_ns = e.not_before_ns;

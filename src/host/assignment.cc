@@ -62,6 +62,15 @@ Result<bus::Assign> assignment(const State& state, const Execution& execution, s
           {member.value(), state.at(member).attempt, std::string(fleet::json_member(own, "inputs"))});
     }
   }
+  if (fleet::json_member(payload, "cache").data() != nullptr) {
+    const fleet::Workflow& workflow = state.at(execution.lead.workflow());
+    const fleet::Stage& stage = workflow.spec.stages[task.stage];
+    assign.workflow = workflow.spec.name;
+    assign.stage = stage.name;
+    const std::uint32_t place = execution.lead.index() - workflow.stages[task.stage].first;
+    if (place < stage.items.size()) assign.item = stage.items[place];
+    assign.name = workflow.name_of(task);
+  }
   assign.spec = with_checkpoint(std::move(payload), task);
   return assign;
 }

@@ -18,6 +18,7 @@ namespace {
 
 // A record is the command and its events; beyond the ledger's bound it could not be kept, so it must not be decided.
 constexpr std::size_t kMostCommandBytes = ledger::kMaxRecordBytes / 2;
+constexpr std::size_t kMostNoteBytes = 4096;
 
 Result<void> check_size(const fleet::Command& command) {
   if (!std::holds_alternative<fleet::SubmitWorkflow>(command)) return {};
@@ -152,13 +153,25 @@ fleet::WorkerSpec Decider::spec_of(const std::string& worker, const bus::Registe
 void Decider::on(const std::string& worker, const bus::Register& message) {
   fleet::WorkerSpec spec = spec_of(worker, message);
   const fleet::Worker* known = brain_.state().find_worker(worker);
-  // The same process, after the bus was away: it still has what it holds, and gets the rest again.
-  if (!message.held.empty() && known != nullptr && known->reachable && !known->left && known->spec == spec) {
-    heartbeats_.push_back(worker);
-    return tell_again(*known);
+  // The same process, after the bus was away, or the same message: it still has what it holds, and gets the rest again.
+  const bool again = known != nullptr && known->reachable && known->lives_as(message.incarnation);
+  const fleet::WorkerId id = known == nullptr ? fleet::WorkerId() : known->id;
+  execute(fleet::RegisterWorker{std::move(spec), {}, message.incarnation});
+  known = brain_.state().find_worker(worker);
+  if (known == nullptr) return;
+  if (again && known->id == id) tell_again(*known);
+  // What it still has, though it was given up when it was not heard: nobody waits for that.
+  for (const bus::Held& held : message.held) {
+    const TaskId task(held.task);
+    const fleet::Execution* execution = execution_of(brain_.state(), task);
+    const bool wanted = execution != nullptr && brain_.state().at(task).worker == known->id &&
+                        brain_.state().at(task).attempt == held.attempt;
+    if (!wanted) {
+      batch_.effects.emplace_back(
+          ToSend{worker, bus::Stop{held.task, held.attempt, brain_.term(), bus::StopKind::kCancel}});
+    }
   }
-  execute(fleet::RegisterWorker{std::move(spec), {}});
-  if (awaited_ == 0 || --awaited_ > 0) return;
+  if (again || awaited_ == 0 || --awaited_ > 0) return;
   for (Input& input : std::exchange(held_, {})) take(std::move(input), wall_ns_);
 }
 
@@ -170,6 +183,7 @@ void Decider::on(const std::string& worker, const bus::Report& report) {
     case ReportKind::kStarted:
     case ReportKind::kProgress:
     case ReportKind::kLog:
+    case ReportKind::kOutput:
       break;
     case ReportKind::kCheckpoint:
       execute(fleet::ReportCheckpoint{task, report.attempt, report.json});
@@ -178,10 +192,12 @@ void Decider::on(const std::string& worker, const bus::Report& report) {
       execute(fleet::ReportCaches{worker, {report.text + ":" + report.json}});
       break;
     case ReportKind::kSucceeded:
-      execute(fleet::ReportSucceeded{task, report.attempt, report.json.empty() ? "null" : report.json});
+      execute(fleet::ReportSucceeded{task, report.attempt, report.json.empty() ? "null" : report.json, report.cached,
+                                     report.note.substr(0, kMostNoteBytes)});
       break;
     case ReportKind::kFailed:
-      execute(fleet::ReportFailed{task, report.attempt, kind_of(report.cause), report.text, false});
+      execute(fleet::ReportFailed{task, report.attempt, kind_of(report.cause), report.text, false,
+                                  report.note.substr(0, kMostNoteBytes)});
       break;
     case ReportKind::kCancelled:
     case ReportKind::kPreempted: {

@@ -24,8 +24,9 @@
 //
 // Recovery: run() begins with the ledger's snapshot and records. A worker that was there before and speaks again is
 // told once more what it should be running, since the last messages may have been lost with the host; it ignores what
-// it has. One that registers anew lost what it ran. The term rises with each start, so that a message of the host
-// before is known as such.
+// it has. So is one whose registration comes a second time, which the incarnation in it tells: the crash may have been
+// before its acknowledgement. One that registers with another incarnation lost what it ran. The term rises with each
+// start, so that a message of the host before is known as such.
 //
 // Time is the runtime's clock, so that a virtual one works: wall time is that of the start plus what has passed since,
 // and never less than what the ledger has seen.
@@ -74,8 +75,8 @@ class HostObserver {
  public:
   virtual ~HostObserver() = default;
   virtual void on_record(const fleet::Record& record) { (void)record; }
-  // What workers say that is no command: that a task has started, its progress, its log; and final reports, beside the
-  // record that they led to.
+  // What workers say that is no command: that a task has started, its progress, its log, its output; and final reports,
+  // beside the record that they led to.
   virtual void on_report(const std::string& worker, const bus::Report& report) { (void)worker, (void)report; }
 };
 

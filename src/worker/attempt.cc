@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <functional>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "base/units.h"
+#include "rota/fiber/blocking.h"
 #include "rota/fiber/error.h"
 #include "rota/fiber/nursery.h"
 #include "rota/fiber/time.h"
@@ -29,10 +32,52 @@ AttemptEnd Attempt::run() {
   if (stop_reason() != StopReason::kNone) return stopped("before it began");
   Result<TaskSpec> spec = parse_task_spec(assign_.spec);
   if (!spec.ok()) return {.text = std::move(spec).take_error().in("the task's specification").message};
-  AttemptEnd end = run_spec(std::move(*spec));
+  AttemptEnd end = run_or_reuse(std::move(*spec));
   // What succeeded although it was told to end has succeeded.
   if (end.kind == ReportKind::kFailed && stop_reason() != StopReason::kNone) {
     end.kind = stopped("").kind;
+  }
+  return end;
+}
+
+AttemptEnd Attempt::run_or_reuse(TaskSpec spec) {
+  if (!spec.cache) return run_spec(std::move(spec));
+  ResultCache* const cache = host_.cache();
+  std::optional<CacheCheck> check;
+  CacheCheck::Verdict verdict{.note = "runs: this worker keeps no results"};
+  // It is asked on a helper's thread; both are one atomic's value.
+  const std::function<bool()> stopped = [this, token = fiber::current_token()] {
+    return stop_reason() != StopReason::kNone || token.is_cancelled();
+  };
+  if (!assign_.children.empty()) {
+    verdict.note = "runs: it was merged with others";
+  } else if (cache != nullptr) {
+    check.emplace(*cache, assign_, spec);
+    Result<CacheCheck::Verdict> asked = fiber::blocking([&] { return check->begin(stopped); });
+    if (!asked.ok() && asked.code() == ErrorCode::kCancelled) throw fiber::Cancelled(fiber::CancelReason::kParent);
+    verdict = asked.ok()
+                  ? std::move(*asked)
+                  : CacheCheck::Verdict{.note = "runs: earlier results cannot be looked at: " + asked.error().message};
+    if (!asked.ok()) check.reset();
+  }
+  if (stop_reason() != StopReason::kNone) return {.text = "before it began"};
+  if (verdict.hit) {
+    return {.kind = ReportKind::kSucceeded,
+            .json = std::move(verdict.result),
+            .cached = true,
+            .note = std::move(verdict.note)};
+  }
+  report({.kind = ReportKind::kLog, .text = verdict.note});
+  AttemptEnd end = run_spec(std::move(spec));
+  end.note = std::move(verdict.note);
+  if (end.kind == ReportKind::kSucceeded && check) {
+    // Told to stop after it succeeded, it has succeeded; only that nobody waits for the files to be read.
+    const Result<std::string> not_kept = fiber::blocking([&] { return check->end(end.json, stopped); });
+    const std::string why = not_kept.ok() ? *not_kept : "not kept: " + not_kept.error().message;
+    if (!why.empty()) {
+      report({.kind = ReportKind::kLog, .text = why});
+      end.note += "; " + why;
+    }
   }
   return end;
 }
@@ -143,6 +188,13 @@ void CommandAttempt::on_checkpoint(const std::string& json) { report({.kind = Re
 void CommandAttempt::on_log(const std::string& text) { report({.kind = ReportKind::kLog, .text = text}); }
 void CommandAttempt::on_cache(const std::string& kind, const std::string& name) {
   report({.kind = ReportKind::kCache, .text = kind, .json = name});
+}
+
+void CommandAttempt::on_output(bool from_stderr, std::string bytes, std::uint64_t dropped_bytes) {
+  report({.kind = ReportKind::kOutput,
+          .text = std::move(bytes),
+          .from_stderr = from_stderr,
+          .dropped_bytes = dropped_bytes});
 }
 
 // ---------------------------------------------------------------------------------------------------------- handlers

@@ -17,6 +17,7 @@
 #include "rota/fiber/task.h"
 #include "rota/worker.h"
 #include "worker/command.h"
+#include "worker/result_cache.h"
 
 namespace rota::worker {
 
@@ -26,6 +27,8 @@ class AttemptHost {
   virtual ~AttemptHost() = default;
   // Of what it is given, the identity is filled in. May wait; what cannot be sent is dropped.
   virtual void report(bus::Report report) = 0;
+  // Of results; null: none are kept here.
+  [[nodiscard]] virtual ResultCache* cache() = 0;
 };
 
 // How an attempt ended: what its final report says.
@@ -38,6 +41,8 @@ struct AttemptEnd {
   std::uint64_t cpu_us = 0;
   std::uint64_t max_rss_bytes = 0;
   std::uint64_t next = 0;  // The task that has started in its place; 0: none.
+  bool cached = false;
+  std::string note{};
 };
 
 class Attempt {
@@ -75,6 +80,9 @@ class Attempt {
   const bus::Assign assign_;
 
  private:
+  // Runs it, unless an earlier success stands for it.
+  AttemptEnd run_or_reuse(TaskSpec spec);
+
   sync::Atomic<std::uint64_t> term_;
   // Release in stop(), acquire in stop_reason(): who sees the reason sees it before what do_stop() does.
   sync::Atomic<StopReason> stop_{StopReason::kNone};
@@ -97,6 +105,7 @@ class CommandAttempt final : public Attempt, private CommandEvents {
   void on_checkpoint(const std::string& json) override;
   void on_log(const std::string& text) override;
   void on_cache(const std::string& kind, const std::string& name) override;
+  void on_output(bool from_stderr, std::string bytes, std::uint64_t dropped_bytes) override;
 
   Guard& guard_;
   const CommandPlace& place_;

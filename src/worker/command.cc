@@ -14,6 +14,7 @@
 #include "rota/fiber/blocking.h"
 #include "rota/fiber/cancel.h"
 #include "rota/fiber/file.h"
+#include "worker/output_stream.h"
 #include "worker/owned_fd.h"
 #include "worker/poll_set.h"
 
@@ -143,10 +144,17 @@ Result<Outcome> CommandRun::serve(Streams& streams) {
   int open_pipes = 3;
   nanoseconds drain_until = nanoseconds::max();
   nanoseconds flush_at = nanoseconds::max();
+  std::optional<OutputStream> stream;
+  if (place_.stream_output) {
+    stream.emplace([this](bool from_stderr, std::string bytes, std::uint64_t dropped) {
+      events_.on_output(from_stderr, std::move(bytes), dropped);
+    });
+  }
   char buffer[16 * 1024];
   while (!outcome || open_pipes > 0) {
     nanoseconds next = std::min(drain_until, flush_at);
     if (progress_new_) next = std::min(next, progress_at_ + kProgressEvery);
+    if (stream) next = std::min(next, stream->due());
     const Result<unsigned> waited = set.wait(fiber::Deadline::at(next));
     if (!waited.ok() && waited.code() != ErrorCode::kDeadlineExceeded) return waited.error();
     const unsigned ready = waited.ok() ? *waited : 0;
@@ -167,6 +175,7 @@ Result<Outcome> CommandRun::serve(Streams& streams) {
       } else {
         (tag == kOut ? streams.last_out : streams.last_err).feed(bytes);
         streams.kept.append(bytes);
+        if (stream) stream->feed(tag == kErr, bytes, fiber::now());
       }
     }
     const nanoseconds now = fiber::now();
@@ -176,6 +185,7 @@ Result<Outcome> CommandRun::serve(Streams& streams) {
       set.remove(process_->native());
       drain_until = now + kDrainFor;
     }
+    if (stream) stream->tell_due(now);
     if (flush_at <= now) streams.kept.flush();
     if (!streams.kept.is_dirty()) {
       flush_at = nanoseconds::max();
@@ -186,6 +196,7 @@ Result<Outcome> CommandRun::serve(Streams& streams) {
     if (drain_until <= now) break;
     ROTA_TRY(fiber::check_cancelled());  // One that writes without pause is always ready.
   }
+  if (stream) stream->finish();
   streams.lines.finish(line);
   report_progress(true);
   return std::move(*outcome);

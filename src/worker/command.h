@@ -36,6 +36,7 @@ struct CommandPlace {
   std::uint64_t output_bytes = 1 << 20;  // Kept of a command's output, if its specification says nothing.
   std::uint64_t result_bytes = 1 << 20;  // A result may have.
   std::chrono::milliseconds grace{5000};
+  bool stream_output = false;  // Tell what a command writes, as it writes it.
 };
 
 struct CommandRequest {
@@ -58,6 +59,10 @@ class CommandEvents {
   // A line of the protocol, or a sentence of the worker's about a line that was none.
   virtual void on_log(const std::string& text) = 0;
   virtual void on_cache(const std::string& kind, const std::string& name) = 0;
+  // If CommandPlace says so: what it wrote, coalesced and bounded (output_stream.h).
+  virtual void on_output(bool from_stderr, std::string bytes, std::uint64_t dropped_bytes) {
+    (void)from_stderr, (void)bytes, (void)dropped_bytes;
+  }
 };
 
 struct CommandEnd {

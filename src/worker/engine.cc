@@ -9,9 +9,11 @@
 #include <utility>
 #include <variant>
 
+#include "base/hash.h"
 #include "base/json_text.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "rota/clock.h"
 #include "rota/fiber/error.h"
 #include "rota/fiber/time.h"
 #include "worker/cgroup.h"
@@ -30,6 +32,17 @@ using std::chrono::nanoseconds;
 namespace {
 constexpr nanoseconds kLong = std::chrono::hours(24);
 constexpr nanoseconds kRetryAfter = std::chrono::milliseconds(200);  // A bus that was away.
+
+// Workers of one name are one process after the other, or one after the other in a process: the time tells the first
+// apart, also when the clock was set back by chance to the very same nanosecond; the count tells the others apart.
+std::uint64_t make_incarnation() {
+  static sync::Atomic<std::uint64_t> count{0};
+  const std::uint64_t number = hash_of(system_clock().wall().time_since_epoch().count(),
+                                       static_cast<std::int64_t>(::getpid()), count.fetch_add(1))
+                                   .low;
+  return number == 0 ? 1 : number;
+}
+
 }  // namespace
 
 Engine::Engine(WorkerOptions options)
@@ -55,8 +68,13 @@ Result<void> Engine::handle(std::string type, TaskHandler handler) {
 }
 
 Result<void> Engine::prepare() {
-  if (!options_.commands) return {};
   std::error_code error;
+  if (!options_.cache_directory.empty()) {
+    const std::string path = std::filesystem::absolute(options_.cache_directory, error).string();
+    if (error) return Error{ErrorCode::kIoError, "no directory for results: " + error.message()};
+    cache_ = std::make_unique<ResultCache>(path, options_.cache_reuse);
+  }
+  if (!options_.commands) return {};
   if (options_.directory.empty()) {
     std::string name = (std::filesystem::temp_directory_path(error) / "rota-worker-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) {
@@ -75,6 +93,7 @@ Result<void> Engine::prepare() {
   }
   for (char** entry = environ; *entry != nullptr; ++entry) place_.environment.emplace_back(*entry);
   place_.grace = options_.grace;
+  place_.stream_output = options_.stream_output;
   ROTA_TRY_ASSIGN(place_.cgroup, usable_cgroup(options_.cgroup));
   ROTA_LOG(kInfo, "how commands are limited", {"by", place_.cgroup.empty() ? "rlimits" : "cgroup"},
            {"cgroup", place_.cgroup});
@@ -88,6 +107,7 @@ Result<void> Engine::run(bus::WorkerEnd& bus) {
     if (std::exchange(ran_, true)) return Error{ErrorCode::kFailedPrecondition, "this worker has run already"};
   }
   ROTA_TRY(prepare());
+  incarnation_ = options_.incarnation ? *options_.incarnation : make_incarnation();
   try {
     fiber::with_scope([&](fiber::Nursery& nursery) { serve(bus, nursery); });
   } catch (const fiber::Cancelled&) {
@@ -409,7 +429,9 @@ void Engine::finish(const Assign& assign, std::uint64_t term, AttemptEnd end) {
               .json = std::move(end.json),
               .log_path = std::move(end.log_path),
               .cpu_us = end.cpu_us,
-              .max_rss_bytes = end.max_rss_bytes});
+              .max_rss_bytes = end.max_rss_bytes,
+              .cached = end.cached,
+              .note = std::move(end.note)});
 }
 
 void Engine::send_final(Report final) {
@@ -439,6 +461,7 @@ void Engine::send_all(bus::WorkerEnd& bus) {
 
 bool Engine::say_hello(bus::WorkerEnd& bus) {
   bus::Register hello;
+  hello.incarnation = incarnation_;
   hello.cpu_millis = hardware_.cpu_millis;
   hello.memory_bytes = hardware_.memory_bytes;
   hello.gpus = hardware_.gpus;

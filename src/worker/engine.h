@@ -56,6 +56,7 @@ class Engine final : private AttemptHost {
 
   // AttemptHost.
   void report(bus::Report report) override;
+  ResultCache* cache() override { return cache_.get(); }
 
   Result<void> prepare();
   void serve(bus::WorkerEnd& bus, fiber::Nursery& nursery);
@@ -84,10 +85,12 @@ class Engine final : private AttemptHost {
 
   const WorkerOptions options_;
   const Hardware hardware_;
+  std::uint64_t incarnation_ = 0;
   std::map<std::string, TaskHandler> handlers_;
   CommandPlace place_;
   bool own_directory_ = false;
   std::unique_ptr<Guard> guard_;
+  std::unique_ptr<ResultCache> cache_;
   fiber::Nursery* nursery_ = nullptr;  // Where attempts run, while run() does.
   fiber::Channel<bus::Report> outbox_{kOutbox};
   fiber::Event stopping_;      // No more is taken.

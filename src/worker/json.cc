@@ -119,6 +119,24 @@ Result<void> read_environment(dom::element value, std::map<std::string, std::str
   return {};
 }
 
+auto texts(std::vector<std::string>* out, std::string name) {
+  return [out, name = std::move(name)](dom::element value) -> Result<void> {
+    dom::array list;
+    if (value.get(list) != simdjson::SUCCESS) return parse_error(name + " must be a list of texts");
+    for (const dom::element item : list) out->push_back(text_or_json(item));
+    return {};
+  };
+}
+
+Result<void> read_cache(dom::element value, CacheSpec* cache) {
+  return read_members(value, "cache",
+                      {
+                          {"files", texts(&cache->files, "cache.files")},
+                          {"outputs", texts(&cache->outputs, "cache.outputs")},
+                          {"dir", text(&cache->directory, "cache.dir")},
+                      });
+}
+
 }  // namespace
 
 Result<void> check_json(std::string_view text) {
@@ -158,8 +176,8 @@ Result<TaskSpec> parse_task_spec(std::string_view source) {
   };
   ROTA_TRY(read_members(root, "",
                         {
-                            {"kind", [](dom::element) -> Result<void> { return {}; }},   // In the assignment, too.
-                            {"cache", [](dom::element) -> Result<void> { return {}; }},  // The host's.
+                            {"kind", [](dom::element) -> Result<void> { return {}; }},  // In the assignment, too.
+                            {"cache", [&](dom::element value) { return read_cache(value, &spec.cache.emplace()); }},
                             {"run", [&](dom::element value) { return read_run(value, &spec); }},
                             {"env", [&](dom::element value) { return read_environment(value, &spec.environment); }},
                             {"dir", text(&spec.directory, "dir")},

@@ -30,7 +30,7 @@ Keys make_keys() {
       .retry = {"retry", "retry", {"backoff", "factor", "max_backoff", "memory_factor"}},
       .limits = {"limits", "limits", {"memory", "cpu_time", "open_files", "processes"}},
       .context = {"context", "context", {"models", "datasets"}},
-      .cache = {"cache", "cacheFiles", {"files"}},
+      .cache = {"cache", "cacheFiles", {"files", "outputs"}},
       .fleet = {"a fleet", "", {"apiVersion", "kind", "workers"}},
       .worker = {"a worker",
                  "worker",

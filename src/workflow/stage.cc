@@ -35,6 +35,7 @@ class StageReader {
     fields_.boolean("checkpoint", draft_.use.preemptible);
     matrix();
     replicas();
+    check_cache();
     check_matrix_references();
   }
 
@@ -77,7 +78,7 @@ class StageReader {
       payload_.append(std::to_string(draft_.use.timeout_ms));
     }
     if (handler == nullptr) limits();
-    cache();
+    cache(handler != nullptr);
     payload_.push_back('}');
     if (payload_.size() > kMostPayloadBytes) {
       reading_.problems.add(draft_.at, "the stage '" + printable(draft_.name, 40) + "' comes to " +
@@ -174,17 +175,23 @@ class StageReader {
     payload_.push_back(']');
   }
 
+  // What the file's directory is called is no text of the user's: a "${" in it is no reference.
+  static std::string literal(std::string_view directory) {
+    std::string out;
+    for (std::size_t i = 0; i < directory.size(); ++i) {
+      if (directory.substr(i).starts_with("${")) out.push_back('$');
+      out.push_back(directory[i]);
+    }
+    return out;
+  }
+
   void directory(const Node* dir) {
     std::string_view own = dir != nullptr ? reading_.text(*dir) : std::string_view{};
     if (dir == nullptr && setting_.directory.empty()) return;
     member("dir");
-    // What the file's directory is called is no text of the user's: a "${" in it is no reference.
     std::string path;
     if (!own.starts_with('/') && !own.starts_with("${")) {
-      for (std::size_t i = 0; i < setting_.directory.size(); ++i) {
-        if (setting_.directory.substr(i).starts_with("${")) path.push_back('$');
-        path.push_back(setting_.directory[i]);
-      }
+      path = literal(setting_.directory);
       if (!path.empty() && !own.empty() && !path.ends_with('/')) path.push_back('/');
     }
     if (dir != nullptr) collect_references(reading_, *dir, own, draft_.references);
@@ -219,24 +226,62 @@ class StageReader {
     payload_.append(before == '{' ? "{}" : "}");
   }
 
-  // `true`, or a mapping that says which files count.
-  void cache() {
+  // `true`, or a mapping that says which files it reads and which it makes.
+  void cache(bool is_handler) {
     const Node* node = fields_.find("cache");
     if (node == nullptr) return;
     std::vector<std::string> files;
+    std::vector<std::string> outputs;
     if (node->kind == Node::Kind::kMap) {
-      Fields(reading_, *node, keys().cache).texts("files", files);
+      const Fields cache(reading_, *node, keys().cache);
+      cache.texts("files", files);
+      cache.texts("outputs", outputs);
     } else {
-      bool wanted = false;
-      if (!fields_.boolean("cache", wanted) || !wanted) return;
+      const std::string_view word = node->kind == Node::Kind::kScalar ? reading_.text(*node) : std::string_view{};
+      if (word != "true" && word != "false") {
+        reading_.wrong(*node, "cache is " + reading_.found(*node) +
+                                  "; it must be true, false, or a mapping with files and outputs");
+      }
+      if (word != "true") return;
     }
+    cached_ = node;
     member("cache");
-    payload_.append("{\"files\":[");
-    for (std::size_t i = 0; i < files.size(); ++i) {
-      if (i > 0) payload_.push_back(',');
-      text(*node, files[i]);
+    payload_.append("{\"files\":");
+    patterns(*node, files);
+    if (!outputs.empty()) {
+      payload_.append(",\"outputs\":");
+      patterns(*node, outputs);
     }
-    payload_.append("]}");
+    // A command looks for them where it runs; a handler runs anywhere.
+    if (is_handler && !setting_.directory.empty() && (!files.empty() || !outputs.empty())) {
+      payload_.append(",\"dir\":");
+      append_json_string(payload_, literal(setting_.directory));
+    }
+    payload_.push_back('}');
+  }
+  void patterns(const Node& node, const std::vector<std::string>& list) {
+    payload_.push_back('[');
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      if (i > 0) payload_.push_back(',');
+      if (list[i].find('\0') != std::string::npos) reading_.wrong(node, "a pattern of cache has a zero byte");
+      text(node, list[i]);
+    }
+    payload_.push_back(']');
+  }
+  // One execution for several tasks has no result that is one task's alone; a gang in which some do not run does not
+  // start together.
+  void check_cache() {
+    if (cached_ == nullptr) return;
+    if (draft_.use.mergeable) {
+      reading_.wrong(*cached_,
+                     "a stage has merge or cache, not both: tasks that run as one have no result of their own");
+    }
+    if (draft_.use.gang) {
+      reading_.wrong(
+          *cached_,
+          "a stage has replicas or cache, not both: replicas start together, or none of them; use matrix for "
+          "tasks that are independent of each other");
+    }
   }
 
   void category() {
@@ -396,6 +441,7 @@ class StageReader {
   StageTotals& totals_;
   StageDraft& draft_;
   std::string payload_ = "{";
+  const Node* cached_ = nullptr;  // The value of `cache`, if it is wanted.
   std::vector<std::string> matrix_names_{};
 };
 

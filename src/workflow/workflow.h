@@ -13,7 +13,8 @@
 //   dir         where the command runs
 //   inputs      any object
 //   timeout_ms, limits {memory_bytes, cpu_time_ms, open_files, processes}
-//   cache       {"files": [...]}: it need not run again while command, inputs and these files are the same
+//   cache       {"files": [...], "outputs": [...], "dir": "..."}: it need not run again while command, inputs and these
+//               files are the same, and those that it made are still there
 //
 // Thread safety: functions without state.
 #pragma once

@@ -130,6 +130,8 @@ TEST(Workflow, CommandsBecomePayloads) {
   EXPECT_EQ(stage("run: x, cache: false").payload, R"({"kind":"command","run":"x"})");
   EXPECT_EQ(stage("run: x, cache: {files: [a.txt, 'b/*']}").payload,
             R"({"kind":"command","run":"x","cache":{"files":["a.txt","b/*"]}})");
+  EXPECT_EQ(stage("run: x, cache: {outputs: out}").payload,
+            R"({"kind":"command","run":"x","cache":{"files":[],"outputs":["out"]}})");
   const TaskTemplate handler = stage("handler: resize, inputs: {w: 3}");
   EXPECT_EQ(handler.payload, R"({"kind":"handler","inputs":{"w":3}})");
   EXPECT_EQ(handler.type, "resize");

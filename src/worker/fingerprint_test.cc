@@ -1,0 +1,184 @@
+// What counts as the same, and what is said about what differs.
+#include "worker/fingerprint.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace rota::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::function<bool()> kGoesOn = [] { return false; };
+
+class Fingerprint : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "rota-fingerprint-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  void write(const std::string& path, const std::string& text) const {
+    fs::create_directories(fs::path(folder_ + "/" + path).parent_path());
+    std::ofstream(folder_ + "/" + path, std::ios::binary) << text;
+  }
+  [[nodiscard]] std::string found(const std::vector<std::string>& patterns,
+                                  const std::vector<std::string>& but = {}) const {
+    const Result<FileHashes> files = hash_files({folder_, kGoesOn}, patterns, but);
+    if (!files.ok()) return files.error().message;
+    std::string text;
+    for (const auto& [path, hash] : *files) text += (text.empty() ? "" : " ") + path;
+    return text;
+  }
+  [[nodiscard]] Hash128 content(const std::string& path) const { return hash_file({folder_, kGoesOn}, path).value(); }
+
+  std::string folder_;
+};
+
+// Contract: C-1. Patterns name files, directories stand for what is in them.
+TEST_F(Fingerprint, Patterns) {
+  write("a.csv", "1");
+  write("b.csv", "2");
+  write("b.txt", "3");
+  write(".hidden.csv", "4");
+  write("data/x/1.csv", "5");
+  write("data/x/y/2.csv", "6");
+  write("data/.secret/3.csv", "7");
+  write(".rota/w.yaml/ledger.db", "8");
+  write("odd [name]/f", "9");
+  fs::create_directories(folder_ + "/empty");
+  EXPECT_EQ(found({"*.csv"}), "a.csv b.csv");
+  EXPECT_EQ(found({"b.*", "a.csv", "*.csv"}), "a.csv b.csv b.txt");
+  EXPECT_EQ(found({"[b-z].???"}), "b.csv b.txt");
+  EXPECT_EQ(found({"data"}), "data/.secret/3.csv data/x/1.csv data/x/y/2.csv");
+  EXPECT_EQ(found({"./data//x/"}), "data/x/1.csv data/x/y/2.csv");
+  EXPECT_EQ(found({"data/*/*.csv"}), "data/x/1.csv");
+  EXPECT_EQ(found({"**/*.csv"}), "a.csv b.csv data/x/1.csv data/x/y/2.csv");
+  EXPECT_EQ(found({"data/**"}), "data/.secret/3.csv data/x/1.csv data/x/y/2.csv");
+  EXPECT_EQ(found({"empty"}), "empty/");
+  EXPECT_EQ(found({"nothing", "no/*/where", "a.csv/inside"}), "");
+  EXPECT_EQ(found({"odd \\[name]/*"}), "odd [name]/f");
+  EXPECT_EQ(found({folder_ + "/a.csv"}), folder_ + "/a.csv");
+  // Our own state is not what a task comes from.
+  EXPECT_EQ(found({"."}).find(".rota"), std::string::npos);
+  EXPECT_NE(found({"."}).find(".hidden.csv"), std::string::npos);
+  EXPECT_EQ(found({"*.csv"}, {"b*"}), "a.csv");
+}
+
+TEST_F(Fingerprint, LinksPipesAndSecrets) {
+  write("real/file", "1");
+  fs::create_symlink("real/file", folder_ + "/link");
+  fs::create_directory_symlink("real", folder_ + "/inside");
+  fs::create_directory_symlink("..", folder_ + "/real/loop");
+  fs::create_symlink("nowhere", folder_ + "/dangling");
+  ASSERT_EQ(::mkfifo((folder_ + "/pipe").c_str(), 0600), 0);
+  EXPECT_EQ(found({"real"}), "real/file real/loop");
+  EXPECT_EQ(found({"inside"}), "inside/file inside/loop");
+  EXPECT_EQ(found({"pipe", "dangling"}), "dangling pipe");
+  EXPECT_EQ(content("link"), content("real/file"));
+  fs::remove(folder_ + "/dangling");
+  const Hash128 before = content("real/loop");
+  fs::remove(folder_ + "/real/loop");
+  fs::create_directory_symlink("../..", folder_ + "/real/loop");
+  EXPECT_NE(content("real/loop"), before);
+  if (::geteuid() != 0) {
+    fs::permissions(folder_ + "/real/file", fs::perms::none);
+    EXPECT_EQ(found({"real/file"}), "'real/file' cannot be read: Permission denied");
+  }
+}
+
+TEST_F(Fingerprint, ContentCounts) {
+  write("small", "");
+  const Hash128 empty = content("small");
+  write("small", "x");
+  EXPECT_NE(content("small"), empty);
+  const std::string large(1 << 20, 'x');
+  write("large", large);
+  const Hash128 before = content("large");
+  write("large", large.substr(1) + "y");
+  EXPECT_NE(content("large"), before);
+  write("large", large);
+  EXPECT_EQ(content("large"), before);
+  EXPECT_EQ(hash_file({folder_, kGoesOn}, "gone").code(), ErrorCode::kNotFound);
+}
+
+TEST_F(Fingerprint, IsBoundedAndCanBeStopped) {
+  for (int i = 0; i < 20; ++i) write("many/" + std::to_string(i), "");
+  const Result<FileHashes> files = hash_files({folder_, kGoesOn}, {"many"}, {}, 19);
+  ASSERT_FALSE(files.ok());
+  EXPECT_EQ(files.error().message, "the patterns match more than 19 files; name fewer, or pack them into one");
+  EXPECT_TRUE(hash_files({folder_, kGoesOn}, {"many"}, {}, 20).ok());
+  int asked = 0;
+  const std::function<bool()> soon = [&] { return ++asked > 5; };
+  EXPECT_EQ(hash_files({folder_, soon}, {"many"}, {}).code(), ErrorCode::kCancelled);
+}
+
+// Contract: C-1. What is remembered is never taken for what has changed since; a file that was just written is read.
+TEST_F(Fingerprint, Memo) {
+  write("f", "one");
+  HashMemo careful;
+  const FileAccess now{folder_, kGoesOn, &careful};
+  const Hash128 one = hash_file(now, "f").value();
+  EXPECT_EQ(hash_file(now, "f").value(), one);
+  EXPECT_EQ(careful.found(), 0U) << "too young";
+  write("f", "two");
+  EXPECT_NE(hash_file(now, "f").value(), one) << "of the same size, and perhaps within the same time";
+
+  HashMemo hasty(-std::chrono::hours(1));
+  const FileAccess later{folder_, kGoesOn, &hasty};
+  const Hash128 two = hash_file(later, "f").value();
+  EXPECT_EQ(hash_file(later, "f").value(), two);
+  EXPECT_EQ(hasty.found(), 1U);
+  write("f", "three");
+  EXPECT_NE(hash_file(later, "f").value(), two);
+  EXPECT_EQ(hasty.found(), 1U);
+  fs::remove(folder_ + "/f");
+  EXPECT_EQ(hash_file(later, "f").code(), ErrorCode::kNotFound);
+}
+
+TaskSpec spec_of(const std::string& json) { return parse_task_spec(json).value(); }
+
+// Contract: C-1. What is said is which part changed, and how.
+TEST_F(Fingerprint, Differences) {
+  const Parts parts = parts_of(
+      spec_of(R"({"run":"x","inputs":{"a":1},"env":{"A":"1","ROTA_REF_1":"v"},"dir":"/d","cache":{"files":["*.c"]}})"),
+      "");
+  const auto against = [&](const std::string& json) { return differences(parts, parts_of(spec_of(json), "")); };
+  EXPECT_EQ(
+      against(R"({"run":"x","inputs":{"a": 1},"env":{"ROTA_REF_1":"v","A":"1"},"dir":"/d","cache":{"files":["*.c"]}})"),
+      "");
+  EXPECT_EQ(
+      against(R"({"run":"y","inputs":{"a":1},"env":{"A":"1","ROTA_REF_1":"v"},"dir":"/d","cache":{"files":["*.c"]}})"),
+      "the command changed");
+  EXPECT_EQ(
+      against(
+          R"({"run":["x"],"inputs":{"a":2},"env":{"A":"1","ROTA_REF_1":"v"},"dir":"/d","cache":{"files":["*.c"]}})"),
+      "the command changed and the inputs changed");
+  EXPECT_EQ(
+      against(R"({"run":"x","inputs":{"a":1},"env":{"B":"1","ROTA_REF_1":"w"},"dir":"/d","cache":{"files":["*.c"]}})"),
+      "the variable A is gone, the variable B is new and the value of reference 1 in run changed");
+  EXPECT_EQ(against(R"({"run":"x","inputs":{"a":1},"env":{"A":"1","ROTA_REF_1":"v"},"dir":"/e","cache":{"files":[]}})"),
+            "the directory changed and cache.files changed");
+  EXPECT_NE(differences(parts_of(spec_of("{}"), "h"), parts_of(spec_of("{}"), "g")), "");
+  Parts more = parts;
+  Parts fewer = parts;
+  for (int i = 0; i < 6; ++i) more.push_back({Part::Kind::kFile, "f" + std::to_string(i), {}});
+  fewer.push_back({Part::Kind::kFile, "f0", {1, 1}});
+  EXPECT_EQ(differences(fewer, more), "the file f0 changed, the file f1 is new, the file f2 is new and 3 more");
+  EXPECT_EQ(differences(more, parts), "the file f0 is gone, the file f1 is gone, the file f2 is gone and 3 more");
+  EXPECT_EQ(kinds_of(parts), "command, inputs and environment");
+  EXPECT_EQ(kinds_of(more), "command, inputs, environment and 6 files");
+  EXPECT_EQ(kinds_of(fewer), "command, inputs, environment and 1 file");
+  EXPECT_EQ(kinds_of(parts_of(spec_of("{}"), "h")), "handler and inputs");
+}
+
+}  // namespace
+}  // namespace rota::worker

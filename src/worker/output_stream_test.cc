@@ -1,0 +1,94 @@
+#include "worker/output_stream.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace rota::worker {
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::nanoseconds;
+
+struct Bench {
+  OutputStream stream{[this](bool from_stderr, std::string bytes, std::uint64_t dropped) {
+    told.push_back((from_stderr ? "err " : "out ") + std::to_string(dropped) + " " +
+                   (bytes.size() > 40 ? std::to_string(bytes.size()) + " bytes" : bytes));
+    total += bytes.size();
+    lost += dropped;
+  }};
+  std::vector<std::string> told;
+  std::uint64_t total = 0;
+  std::uint64_t lost = 0;
+};
+
+// Contract: U-2. Small pieces go together, a while after the first; nothing is due while nothing comes.
+TEST(OutputStream, Coalesces) {
+  Bench bench;
+  EXPECT_EQ(bench.stream.due(), nanoseconds::max());
+  bench.stream.feed(false, "a", 1000s);
+  bench.stream.feed(false, "b\n", 1000s + 50ms);
+  bench.stream.feed(true, "oh", 1000s + 60ms);
+  EXPECT_EQ(bench.stream.due(), 1000s + OutputStream::kAfter);
+  bench.stream.tell_due(1000s + 99ms);
+  EXPECT_TRUE(bench.told.empty());
+  bench.stream.tell_due(1000s + 100ms);
+  EXPECT_EQ(bench.told, (std::vector<std::string>{"out 0 ab\n"}));
+  EXPECT_EQ(bench.stream.due(), 1000s + 160ms);
+  bench.stream.finish();
+  EXPECT_EQ(bench.told.back(), "err 0 oh");
+  EXPECT_EQ(bench.stream.due(), nanoseconds::max());
+  bench.stream.finish();
+  EXPECT_EQ(bench.told.size(), 2U);
+}
+
+TEST(OutputStream, AChunkDoesNotWait) {
+  Bench bench;
+  bench.stream.feed(false, std::string(OutputStream::kChunkBytes, 'x'), 1s);
+  EXPECT_EQ(bench.told, (std::vector<std::string>{"out 0 16384 bytes"}));
+  EXPECT_EQ(bench.stream.due(), nanoseconds::max());
+}
+
+// Contract: U-2. A command that prints without end: so many bytes a second and no more, in few chunks, and every byte
+// is either told or counted.
+TEST(OutputStream, IsBounded) {
+  Bench bench;
+  const std::string block(16 * 1024, 'x');
+  std::uint64_t fed = 0;
+  nanoseconds now = 5s;
+  for (; now < 15s; now += 100us) {  // 160 MB/s for ten seconds.
+    bench.stream.feed(fed % 3 == 0, block, now);
+    bench.stream.tell_due(now);
+    fed += block.size();
+  }
+  bench.stream.finish();
+  EXPECT_EQ(bench.total + bench.lost, fed);
+  EXPECT_LE(bench.total, 11 * OutputStream::kBytesASecond);
+  EXPECT_GE(bench.total, 9 * OutputStream::kBytesASecond);
+  EXPECT_LE(bench.told.size(), 400U);
+  // After that, it has room again.
+  now += 10s;
+  bench.stream.feed(false, "quiet\n", now);
+  bench.stream.finish();
+  EXPECT_EQ(bench.told.back(), "out 0 quiet\n");
+}
+
+// What is dropped is counted where it was: after what came before it, with what comes next.
+TEST(OutputStream, CountsInPlace) {
+  Bench bench;
+  bench.stream.feed(false, std::string(OutputStream::kBytesASecond - 3, 'x'), 1s);
+  bench.stream.feed(false, "abcdef", 1s);
+  EXPECT_EQ(bench.told.back(), "out 0 abc");
+  bench.stream.feed(false, "ghi", 1s + 1ms);
+  bench.stream.feed(false, "later", 2s);
+  bench.stream.finish();
+  EXPECT_EQ(bench.told.back(), "out 6 later");
+  bench.stream.feed(true, std::string(2 * OutputStream::kBytesASecond, 'x'), 2s);
+  bench.stream.finish();
+  EXPECT_GT(bench.lost, 6U);
+}
+
+}  // namespace
+}  // namespace rota::worker

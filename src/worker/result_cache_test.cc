@@ -1,0 +1,268 @@
+// The cache of results: when an earlier success stands for a task, when not, and what is said about it.
+#include "worker/result_cache.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/sync.h"
+
+namespace rota::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::function<bool()> kGoesOn = [] { return false; };
+
+class ResultCacheTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "rota-cache-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    fs::create_directories(work());
+    write("in.csv", "1");
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  [[nodiscard]] std::string work() const { return folder_ + "/work"; }
+  [[nodiscard]] std::string store() const { return folder_ + "/store"; }
+  void write(const std::string& path, const std::string& text) const {
+    std::ofstream(work() + "/" + path, std::ios::binary) << text;
+  }
+  [[nodiscard]] std::vector<fs::path> files(const std::string& part) const {
+    std::vector<fs::path> all;
+    if (!fs::exists(store() + "/" + part)) return all;
+    for (const auto& entry : fs::directory_iterator(store() + "/" + part)) all.push_back(entry.path());
+    return all;
+  }
+  [[nodiscard]] TaskSpec spec(const std::string& more = "", const std::string& cache = R"({"files":["*.csv"]})") const {
+    return parse_task_spec(R"({"run":"x","dir":")" + work() + R"(","cache":)" + cache + more + "}").value();
+  }
+  static bus::Assign assign(const std::string& item = "") {
+    bus::Assign assign;
+    assign.workflow = "w";
+    assign.stage = "s";
+    assign.item = item;
+    assign.name = item.empty() ? "s" : "s" + item;
+    return assign;
+  }
+  // Asks; if it has to run, `run` does, and it succeeds with this result. What is said, and "hit RESULT".
+  std::string once(
+      ResultCache& cache, const TaskSpec& of, const std::string& result = "7", const std::function<void()>& run = [] {},
+      const bus::Assign& who = assign()) {
+    CacheCheck check(cache, who, of);
+    const CacheCheck::Verdict verdict = check.begin(kGoesOn);
+    if (verdict.hit) {
+      hit_note_ = verdict.note;
+      return "hit " + verdict.result;
+    }
+    run();
+    const std::string not_kept = check.end(result, kGoesOn);
+    return verdict.note + (not_kept.empty() ? "" : "; " + not_kept);
+  }
+  std::string once(
+      const TaskSpec& of, const std::string& result = "7", const std::function<void()>& run = [] {},
+      const bus::Assign& who = assign()) {
+    ResultCache cache(store());
+    return once(cache, of, result, run, who);
+  }
+
+  ResultCache& cache_of_test() {
+    if (cache_ == nullptr) cache_ = std::make_unique<ResultCache>(store());
+    return *cache_;
+  }
+
+  std::string folder_;
+  std::string hit_note_;
+  std::unique_ptr<ResultCache> cache_;
+};
+
+// Contract: C-1. Unchanged it is not run again; each part in turn, changed, is a reason to run, and is named.
+TEST_F(ResultCacheTest, UnchangedAndChanged) {
+  EXPECT_EQ(once(spec()), "runs: no earlier success");
+  EXPECT_EQ(once(spec()), "hit 7");
+  EXPECT_TRUE(hit_note_.starts_with("command, inputs, environment and 1 file are unchanged since 20")) << hit_note_;
+  EXPECT_TRUE(hit_note_.ends_with(" UTC (workflow w, task s)")) << hit_note_;
+  write("in.csv", "2");
+  EXPECT_EQ(once(spec(), "8"), "runs: the file in.csv changed");
+  write("other.csv", "3");
+  EXPECT_EQ(once(spec(), "9"), "runs: the file other.csv is new");
+  EXPECT_EQ(once(spec(R"(,"inputs":{"a":1})")), "runs: the inputs changed");
+  EXPECT_EQ(once(spec(R"(,"env":{"A":"1"})")), "runs: the inputs changed and the variable A is new");
+  // Back to what was before, that result is there; and it is what the next change is compared with.
+  fs::remove(work() + "/other.csv");
+  EXPECT_EQ(once(spec()), "hit 8");
+  write("in.csv", "4");
+  EXPECT_EQ(once(spec(), "9"), "runs: the file in.csv changed");
+}
+
+// Contract: C-1. What it made has to be there, as it left it.
+TEST_F(ResultCacheTest, Outputs) {
+  const TaskSpec of = spec("", R"({"files":["*.csv"],"outputs":["out.csv","made"]})");
+  const auto make = [this] {
+    write("out.csv", "made");
+    fs::create_directories(work() + "/made");
+    write("made/a", "a");
+  };
+  EXPECT_EQ(once(of, "1"),
+            "runs: no earlier success; not kept: cache.outputs has 'out.csv', and there is no such file");
+  EXPECT_EQ(once(of, "1", make), "runs: no earlier success");
+  EXPECT_EQ(once(of), "hit 1") << "what it makes is not what it comes from, though the pattern of files covers it";
+  EXPECT_TRUE(hit_note_.ends_with("; its outputs are there")) << hit_note_;
+  fs::remove(work() + "/out.csv");
+  EXPECT_EQ(once(of, "1", make), "runs: output out.csv is missing");
+  write("made/a", "b");
+  EXPECT_EQ(once(of, "1", make), "runs: output made/a changed");
+  EXPECT_EQ(once(of), "hit 1");
+  EXPECT_EQ(once(spec("", R"({"files":["*.csv"],"outputs":["made"]})"), "1", [] {}).substr(0, 28),
+            "runs: cache.outputs changed ");
+}
+
+// Contract: C-1. A file that changes while the command runs: nobody can know which content the result comes from.
+TEST_F(ResultCacheTest, ChangedWhileItRan) {
+  EXPECT_EQ(once(spec(), "7", [this] { write("in.csv", "2"); }),
+            "runs: no earlier success; not kept: while it ran, the file in.csv changed; name what it makes in "
+            "cache.outputs");
+  EXPECT_EQ(once(spec()), "runs: no earlier success");
+  EXPECT_EQ(once(spec()), "hit 7");
+}
+
+// Contract: C-1. A damaged entry is a miss that says so, wherever the damage is; then it is mended.
+TEST_F(ResultCacheTest, Damaged) {
+  EXPECT_EQ(once(spec(), R"({"n": 1})"), "runs: no earlier success");
+  ASSERT_EQ(files("entries").size(), 1U);
+  const fs::path entry = files("entries").front();
+  std::ifstream in(entry, std::ios::binary);
+  const std::string good{std::istreambuf_iterator<char>(in), {}};
+  const auto with = [&](const std::string& bytes) {
+    std::ofstream(entry, std::ios::binary | std::ios::trunc) << bytes;
+    CacheCheck check(cache_of_test(), assign(), spec());
+    return check.begin(kGoesOn);
+  };
+  for (std::size_t at = 0; at < good.size(); ++at) {
+    std::string bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ 1);
+    const CacheCheck::Verdict verdict = with(bad);
+    EXPECT_FALSE(verdict.hit) << at;
+    EXPECT_EQ(verdict.note,
+              "runs: what was kept of an earlier success cannot be used: '" + entry.string() + "' is damaged");
+    EXPECT_FALSE(with(good.substr(0, at)).hit) << at;
+  }
+  EXPECT_TRUE(with(good).hit);
+  EXPECT_FALSE(with(good + "x").hit);
+  EXPECT_TRUE(once(spec(), "5").ends_with("is damaged"));
+  EXPECT_EQ(once(spec()), "hit 5");
+  // What is known of the last success, likewise.
+  std::ofstream(files("tasks").front(), std::ios::binary | std::ios::trunc) << "nonsense";
+  write("in.csv", "2");
+  EXPECT_TRUE(once(spec()).starts_with("runs: what is known of its last success cannot be used: ")) << once(spec());
+}
+
+// Tasks of a stage differ by their items, not by their place; equal commands of other tasks are not theirs.
+TEST_F(ResultCacheTest, WhoItIs) {
+  EXPECT_EQ(once(spec(), "1", [] {}, assign("{\"i\":1}")), "runs: no earlier success");
+  EXPECT_EQ(once(spec(), "2", [] {}, assign("{\"i\":2}")), "runs: no earlier success");
+  EXPECT_EQ(once(spec(), "", [] {}, assign("{\"i\":1}")), "hit 1");
+  EXPECT_EQ(once(spec(), "", [] {}, assign("{\"i\":2}")), "hit 2");
+  bus::Assign handler = assign();
+  handler.kind = bus::TaskKind::kHandler;
+  handler.type = "resize";
+  const TaskSpec of = parse_task_spec(R"({"cache":{"files":["in.csv"],"dir":")" + work() + R"("}})").value();
+  EXPECT_EQ(once(of, "3", [] {}, handler), "runs: no earlier success");
+  EXPECT_EQ(once(of, "", [] {}, handler), "hit 3");
+  EXPECT_TRUE(hit_note_.starts_with("handler, inputs and 1 file are unchanged")) << hit_note_;
+  handler.type = "crop";
+  EXPECT_EQ(once(of, "4", [] {}, handler), "runs: the handler changed");
+}
+
+// Without leave to use what is there, it runs, and what comes of it is kept instead.
+TEST_F(ResultCacheTest, NotToBeUsed) {
+  EXPECT_EQ(once(spec(), "1"), "runs: no earlier success");
+  ResultCache again(store(), false);
+  EXPECT_EQ(once(again, spec(), "2"), "runs: earlier results are not to be used");
+  EXPECT_EQ(once(spec()), "hit 2");
+}
+
+TEST_F(ResultCacheTest, WhatCannotBeReadOrKept) {
+  if (::geteuid() != 0) {
+    fs::permissions(work() + "/in.csv", fs::perms::none);
+    EXPECT_EQ(once(spec()), "runs: what it depends on is not known: 'in.csv' cannot be read: Permission denied");
+    fs::permissions(work() + "/in.csv", fs::perms::owner_all);
+  }
+  std::ofstream(store()) << "a file";
+  const std::string said = once(spec());
+  EXPECT_TRUE(said.starts_with("runs: ")) << said;
+  EXPECT_NE(said.find("; not kept: no directory '"), std::string::npos) << said;
+  fs::remove(store());
+  CacheCheck check(cache_of_test(), assign(), spec());
+  EXPECT_FALSE(check.begin([] { return true; }).hit);
+  EXPECT_EQ(check.end("1", kGoesOn), "");
+  EXPECT_TRUE(files("entries").empty());
+}
+
+// The oldest goes first, and what was used lately is not old.
+TEST_F(ResultCacheTest, IsBounded) {
+  ResultCache cache(store(), true, {.files = 8, .look_every_files = 1});
+  const auto task = [](int i) { return assign(std::to_string(i)); };
+  const auto age = [&](int hours) {
+    for (const char* part : {"entries", "tasks"}) {
+      for (const fs::path& path : files(part))
+        fs::last_write_time(path, fs::last_write_time(path) - std::chrono::hours(hours));
+    }
+  };
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(once(cache, spec(), std::to_string(i), [] {}, task(i)), "runs: no earlier success");
+    age(1);
+  }
+  EXPECT_EQ(once(cache, spec(), "", [] {}, task(0)), "hit 0") << "used, and so the youngest";
+  age(1);
+  EXPECT_EQ(once(cache, spec(), "4", [] {}, task(4)), "runs: no earlier success");
+  EXPECT_LE(files("entries").size() + files("tasks").size(), 8U);
+  EXPECT_EQ(once(cache, spec(), "", [] {}, task(0)), "hit 0");
+  EXPECT_EQ(once(cache, spec(), "", [] {}, task(4)), "hit 4");
+  EXPECT_NE(once(cache, spec(), "1", [] {}, task(1)).substr(0, 4), "hit ");
+  // By size, too; and what somebody was writing when he was killed goes after a while.
+  std::ofstream(store() + "/entries/x.new-1-1") << "part";
+  fs::last_write_time(store() + "/entries/x.new-1-1", fs::file_time_type::clock::now() - std::chrono::hours(2));
+  ResultCache small(store(), true, {.bytes = 10'000, .look_every_files = 1});
+  for (int i = 0; i < 10; ++i) once(small, spec(), '"' + std::string(2000, 'x') + '"', [] {}, task(100 + i));
+  std::uintmax_t bytes = 0;
+  for (const char* part : {"entries", "tasks"}) {
+    for (const fs::path& path : files(part)) bytes += fs::file_size(path);
+  }
+  EXPECT_LE(bytes, 10'000U);
+  EXPECT_GT(bytes, 2'000U);
+  EXPECT_FALSE(fs::exists(store() + "/entries/x.new-1-1"));
+  EXPECT_EQ(once(small, spec(), "", [] {}, task(109)).substr(0, 4), "hit ");
+}
+
+// Many at once, in one directory, with the bound at work: every hit is whole and right.
+TEST_F(ResultCacheTest, ManyAtOnce) {
+  sync::Atomic<int> wrong{0};
+  std::vector<sync::Thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      ResultCache cache(store(), t != 0, {.files = 12, .look_every_files = 3});
+      for (int i = 0; i < 60; ++i) {
+        const int task = (i * 7 + t) % 8;
+        const std::string result =
+            '"' + std::string(static_cast<std::size_t>(100 + task), static_cast<char>('a' + task)) + '"';
+        CacheCheck check(cache, assign(std::to_string(task)), spec());
+        const CacheCheck::Verdict verdict = check.begin(kGoesOn);
+        if (verdict.hit ? verdict.result != result : !check.end(result, kGoesOn).empty()) wrong.fetch_add(1);
+      }
+    });
+  }
+  for (sync::Thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong.load(), 0);
+}
+
+}  // namespace
+}  // namespace rota::worker

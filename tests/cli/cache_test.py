@@ -1,0 +1,260 @@
+"""Stages with `cache`, and output that is shown while it comes, as a user sees them (dev build)."""
+
+import json
+import os
+import pty
+import re
+import unittest
+
+from run_test import ROTA, RunCase, stages
+
+
+class Cache(RunCase):
+    """One stage that counts how often it ran, and what `rota` says about it."""
+
+    LINES = ("{name: a, run: \"echo a >> ran; cat in.csv\", inputs: {n: 1}, env: {MODE: fast}, cache: {files: ['*.csv']}}",
+             "{name: b, run: 'echo \"b ${a.result}\" >> ran; echo done'}")
+
+    def setUp(self):
+        super().setUp()
+        self.write("in.csv", "11\n")
+        self.write("w.yaml", stages(*self.LINES))
+
+    def run_ok(self, *arguments):
+        done = self.rota("run", "w.yaml", "--state", "state", *arguments)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def explain(self, task, *arguments):
+        done = self.rota("explain", task, "--log", "state", *arguments)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def runs(self, name="a"):
+        return self.read("ran").splitlines().count(name)
+
+    # C-1: unchanged, it is not run again; its result is there for those that need it; the table, the lines, `explain` and
+    # the JSON say so.
+    def test_unchanged(self):
+        first = self.run_ok()
+        self.assertIn("log      a  runs: no earlier success", first)
+        self.assertRegex(first, r"a +succeeded +1 ")
+        self.assertIn("runs: no earlier success", self.explain("a"))
+        second = self.run_ok()
+        self.assertRegex(second, r"cached   a  command, inputs, environment and 1 file are unchanged since 20\d\d-\d\d-\d\d "
+                                 r"\d\d:\d\d UTC \(workflow w, task a\)")
+        self.assertRegex(second, r"a +cached +1 ")
+        self.assertRegex(second, r"b +succeeded +1 ")
+        self.assertIn("2 of 2 tasks succeeded (1 cached)", second)
+        self.assertEqual(self.read("ran"), "a\nb 11\nb 11\n")
+        self.assertIn("(a) was not run: command, inputs, environment and 1 file are unchanged since", self.explain("a"))
+        self.assertEqual(json.loads(self.explain("a", "--json"))["facts"]["cached"], True)
+        lines = [json.loads(line) for line in self.run_ok("--json").splitlines()]
+        task = lines[-1]["tasks"][0]
+        self.assertEqual((task["state"], task["cached"]), ("succeeded", True))
+        self.assertIn("are unchanged since", task["cache"])
+        report = next(line for line in lines if line.get("report") == "succeeded" and line["name"] == "a")
+        self.assertTrue(report["cached"])
+
+    # C-1: each part changed in turn: it runs, and says which; changed back, what was kept then is used.
+    def test_each_part(self):
+        self.run_ok()
+        runs = 1
+        for before, after, words in (
+                ("echo a >> ran; cat", "echo a >> ran;  cat", "the command changed"),
+                ("n: 1", "n: 2", "the inputs changed"),
+                ("MODE: fast", "MODE: slow", "the variable MODE changed"),
+                ("env: {MODE: fast}", "env: {MODE: fast, X: 1}", "the variable X is new"),
+                ("'*.csv'", "'*.csv', more", "cache.files changed"),
+        ):
+            self.write("w.yaml", stages(*self.LINES).replace(before, after))
+            output = self.run_ok()
+            runs += 1
+            self.assertIn("runs: " + words, output)
+            self.assertIn("runs: " + words, self.explain("a"))
+            self.assertEqual(self.runs(), runs, words)
+            self.write("w.yaml", stages(*self.LINES))
+            self.assertIn("cached   a", self.run_ok())
+        for change, words in (
+                (lambda: self.write("in.csv", "12\n"), "the file in.csv changed"),
+                (lambda: self.write("new.csv", "1\n"), "the file new.csv is new"),
+                (lambda: os.remove(self.path("in.csv")) or self.write("new.csv", "2\n"),
+                 "the file in.csv is gone and the file new.csv changed"),
+        ):
+            change()
+            self.write("w.yaml", stages(*self.LINES).replace("cat in.csv", "cat *.csv"))
+            output = self.run_ok()
+            self.assertIn(words, output)
+
+    # C-1: a reference into a cached stage: the value that it had; a change upstream that leads to the same is no change.
+    def test_references(self):
+        self.write("w.yaml", stages("{name: a, run: echo a >> ran; wc -l < in.csv}",
+                                    "{name: b, run: 'echo b >> ran; echo $((${a.result} + 1))', cache: true}",
+                                    "{name: c, run: 'echo c-${b.result} >> ran'}"))
+        self.run_ok()
+        self.write("in.csv", "99\n")
+        self.assertIn("cached   b", self.run_ok())
+        self.assertEqual(self.read("ran"), "a\nb\nc-2\na\nc-2\n")
+        self.write("in.csv", "1\n2\n")
+        self.assertIn("runs: the value of reference 1 in run changed", self.run_ok())
+        self.assertEqual(self.read("ran").split()[-3:], ["a", "b", "c-3"])
+
+    # C-1: what it makes has to be there, as it was left.
+    def test_outputs(self):
+        self.write("w.yaml", stages("{name: a, run: 'echo a >> ran; sort in.csv > out.csv', "
+                                    "cache: {files: '*.csv', outputs: out.csv}}"))
+        self.run_ok()
+        self.assertIn("; its output is there", self.run_ok())
+        os.remove(self.path("out.csv"))
+        self.assertIn("runs: output out.csv is missing", self.run_ok())
+        self.assertEqual(self.read("out.csv"), "11\n")
+        self.write("out.csv", "spoilt\n")
+        self.assertIn("runs: output out.csv changed", self.run_ok())
+        self.assertEqual((self.read("out.csv"), self.runs()), ("11\n", 3))
+        self.assertIn("cached   a", self.run_ok())
+
+    # What it writes to what it reads, without saying so, is found out and named.
+    def test_it_changes_what_it_reads(self):
+        self.write("w.yaml", stages("{name: a, run: echo 1 >> in.csv, cache: {files: in.csv}}"))
+        self.assertIn("not kept: while it ran, the file in.csv changed; name what it makes in cache.outputs", self.run_ok())
+        self.assertIn("runs: no earlier success", self.run_ok())
+        self.assertIn("not kept: while it ran", self.explain("a"))
+
+    # C-1: each task of a matrix for itself, by its values: one more in front changes nothing for the others.
+    def test_matrix(self):
+        def write(values):
+            self.write("w.yaml", stages("{name: a, matrix: {i: [" + values + "]}, run: 'echo a-${matrix.i} >> ran; "
+                                        "echo ${matrix.i}', cache: true}", "{name: b, run: 'echo \"${a.result}\" >> ran'}"))
+        write("1, 2, 3")
+        self.run_ok()
+        self.assertIn("4 of 4 tasks succeeded (3 cached)", self.run_ok())
+        write("0, 1, 2, 3")
+        output = self.run_ok()
+        self.assertIn("5 of 5 tasks succeeded (3 cached)", output)
+        self.assertRegex(output, r"a\[0\] +succeeded +1 ")
+        ran = self.read("ran").split()
+        self.assertEqual(sorted(line for line in ran if line.startswith("a-")), ["a-0", "a-1", "a-2", "a-3"])
+        self.assertEqual(ran[-1], "[0,1,2,3]")
+
+    # A task whose command does not look at its values is still not another task.
+    def test_matrix_of_equal_commands(self):
+        self.write("w.yaml", stages("{name: a, matrix: {trial: [1, 2, 3]}, run: echo a >> ran, cache: true}"))
+        self.run_ok("--jobs", "1")
+        self.assertEqual(self.runs(), 3)
+
+    # C-1: a damaged entry is a miss that says so.
+    def test_damaged_entry(self):
+        self.run_ok()
+        folder = self.path("state/cache/entries")
+        for name in os.listdir(folder):
+            with open(os.path.join(folder, name), "r+b") as file:
+                file.seek(60)
+                file.write(b"\xff\xff")
+        self.assertRegex(self.run_ok(), r"runs: what was kept of an earlier success cannot be used: '.*' is damaged")
+        self.assertIn("cached   a", self.run_ok())
+
+    def test_no_cache_and_off(self):
+        self.run_ok()
+        self.assertIn("runs: earlier results are not to be used", self.run_ok("--no-cache"))
+        self.assertEqual(self.runs(), 2)
+        self.assertIn("cached   a", self.run_ok())
+        self.write("w.yaml", stages("{name: a, run: echo a >> ran, cache: false}"))
+        for _ in range(2):
+            output = self.run_ok()
+            self.assertNotIn("cached", output)
+            self.assertNotIn("runs:", output)
+        self.assertEqual(self.runs(), 4)
+
+    # A failure is not kept; what it said stays.
+    def test_failures_run_again(self):
+        self.write("w.yaml", stages("{name: a, run: echo a >> ran; exit 1, max_attempts: 2, cache: true}"))
+        for _ in range(2):
+            self.assertEqual(self.rota("run", "w.yaml", "--state", "state").returncode, 1)
+        self.assertEqual(self.runs(), 4)
+        self.assertIn("runs: no earlier success", self.explain("a"))
+
+    # C-1: killed while it runs, nothing of it is kept; what had succeeded is.
+    def test_killed(self):
+        self.write("w.yaml", stages("{name: a, run: echo a >> ran, cache: true}",
+                                    "{name: b, run: 'echo b >> ran; [ -e go ] || sleep 1000', cache: true}"))
+        process = self.start("run", "w.yaml", "--state", "state")
+        self.wait_for(lambda: self.runs("b") == 1)
+        process.kill()
+        process.wait()
+        self.write("go", "")
+        self.assertIn("runs: no earlier success", self.run_ok("--fresh"))
+        self.assertEqual(self.read("ran"), "a\nb\nb\n")
+        self.assertIn("2 of 2 tasks succeeded (2 cached)", self.run_ok())
+
+    def test_it_fits_not_with_everything(self):
+        self.write("w.yaml", stages("{name: a, run: x, merge: true, cache: true}",
+                                    "{name: b, run: x, replicas: 2, cache: true}"))
+        done = self.rota("validate", "w.yaml")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("w.yaml:4:45: a stage has merge or cache, not both", done.stdout + done.stderr)
+        self.assertIn("w.yaml:5:45: a stage has replicas or cache, not both", done.stdout + done.stderr)
+
+
+class Output(RunCase):
+    # U-2: lines come while their task runs, whole, each behind its name.
+    def test_lines_as_they_come(self):
+        self.write("w.yaml", stages("{name: talk, run: 'echo one; echo oh >&2; while [ ! -e go ]; do sleep 0.01; done; "
+                                    "printf \"two\\tand\\nthree\"'}"))
+        process = self.start("run", "w.yaml", "--output")
+        seen = ""
+        for line in process.stdout:
+            seen += line
+            if "talk | one" in seen and "talk ! oh" in seen:
+                break
+        self.write("go", "")
+        output, _ = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0, seen + output)
+        self.assertRegex(output, r"s  talk \| two\tand\n")
+        self.assertRegex(output, r"s  talk \| three\n")
+
+    def test_json_and_without(self):
+        self.write("w.yaml", stages("{name: talk, run: 'echo one; echo oh >&2; printf \"\\033[1mtwo\"'}"))
+        done = self.rota("run", "w.yaml", "--output", "--json")
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        told = {(line["stream"], line["text"]) for line in lines if line.get("report") == "output"}
+        self.assertEqual(told, {("stdout", "one"), ("stdout", "\x1b[1mtwo"), ("stderr", "oh")})
+        self.assertNotIn("talk |", self.rota("run", "w.yaml").stdout)
+
+    # On a terminal what a task writes is text, never a command to the terminal.
+    def test_on_a_terminal(self):
+        self.write("w.yaml", stages("{name: talk, run: 'printf \"10%%\\r20%%\\n\\033]0;evil\\007\\tx\\n\"'}"))
+        output = self.on_a_terminal("run", "w.yaml", "--output")
+        self.assertIn("talk | 20%", output)
+        self.assertIn(r"talk | \x1b]0;evil\x07 x", output)
+        self.assertNotIn("\x1b]0;", output)
+
+    # U-2: one that prints without end is shown in part, and the rest is counted.
+    def test_much(self):
+        self.write("w.yaml", stages("{name: loud, run: yes | head -c 20000000}"))
+        done = self.rota("run", "w.yaml", "--output")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        dropped = sum(int(count) for count in re.findall(r"loud ! \[(\d+) bytes are not shown here", done.stdout))
+        shown = 2 * done.stdout.count("loud | y\n")
+        self.assertGreater(dropped, 10_000_000)
+        self.assertLessEqual(abs(dropped + shown - 20_000_000), 4 * done.stdout.count("not shown here"))
+
+    def on_a_terminal(self, *arguments):
+        """All that `rota` writes to a terminal of its own."""
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.chdir(self.folder)
+            os.execv(ROTA, [ROTA, *arguments])
+        self.addCleanup(os.close, terminal)
+        output = b""
+        try:
+            while piece := os.read(terminal, 65536):
+                output += piece
+        except OSError:  # The other end is closed.
+            pass
+        _, status = os.waitpid(pid, 0)
+        self.assertEqual(os.waitstatus_to_exitcode(status), 0, output)
+        return output.decode()
+
+
+if __name__ == "__main__":
+    unittest.main()

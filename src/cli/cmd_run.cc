@@ -199,6 +199,8 @@ Result<int> run(const RunOptions& options) {
       std::printf("\nRun it again to go on with what did not succeed.\n");
     }
   }
+  std::fflush(stdout);
+  confirm(end);
   switch (end.report.outcome) {
     case fleet::Outcome::kSucceeded:
       return 0;

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -188,6 +189,8 @@ Result<int> run(const RunOptions& options) {
   setup.style = options.json                   ? RunView::Style::kJson
                 : ::isatty(STDOUT_FILENO) == 1 ? RunView::Style::kLive
                                                : RunView::Style::kPlain;
+  // `rota run FILE | head`: the work does not depend on who watches it.
+  std::signal(SIGPIPE, SIG_IGN);
   ROTA_TRY_ASSIGN(const RunEnd end, run_session(std::move(setup)));
   if (options.json) {
     std::printf("%s\n", to_json(end.report).c_str());

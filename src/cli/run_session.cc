@@ -98,6 +98,24 @@ bool is_told(const std::string& told_file, const std::string& key) {
   return std::getline(file, told) && told == key;
 }
 
+// What somebody can do whose state cannot be used.
+Error with_way_out(Error error, const std::string& state) {
+  switch (error.code) {
+    case ErrorCode::kCorrupt:
+    case ErrorCode::kDataLoss:
+    case ErrorCode::kUnsupported:
+    case ErrorCode::kInvalidArgument:
+      error.message += "; to start anew, move '" + state + "' away or name another place with --state DIR";
+      break;
+    case ErrorCode::kPermissionDenied:
+      error.message += "; name a place that you may write to with --state DIR";
+      break;
+    default:
+      break;
+  }
+  return error;
+}
+
 // Until there is a view, nobody looks; how many workers have registered is counted from the start.
 struct Relay final : host::HostObserver {
   sync::Atomic<RunView*> view{nullptr};
@@ -321,8 +339,10 @@ Result<RunEnd> run_session(RunSetup setup) {
                  "no directory '" + setup.state + "' for the state of this run: " + error.message() +
                      "; name another one with --state DIR"};
   }
-  ROTA_TRY_ASSIGN(const std::unique_ptr<ledger::DiskLedger> ledger,
-                  ledger::DiskLedger::open({.path = setup.state + "/ledger.db", .durability = setup.durability}));
+  Result<std::unique_ptr<ledger::DiskLedger>> opened =
+      ledger::DiskLedger::open({.path = setup.state + "/ledger.db", .durability = setup.durability});
+  if (!opened.ok()) return with_way_out(std::move(opened).take_error(), setup.state);
+  const std::unique_ptr<ledger::DiskLedger> ledger = std::move(*opened);
   const SignalCount counting;
   ROTA_TRY_ASSIGN(const std::unique_ptr<fiber::Runtime> runtime, fiber::Runtime::create({}));
   Result<RunEnd> end = runtime->run([&] { return Session(setup, *ledger).run(); });

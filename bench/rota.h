@@ -18,6 +18,8 @@ std::span<const Work> rota_waiting_works();
 std::span<const Work> rota_flow_works();
 std::span<const Work> rota_ledger_works();
 std::span<const Work> rota_fleet_works();
+std::span<const Work> rota_run_works();
+std::span<const Work> rota_host_works();
 
 // `open`, or `service` for the metered rows (P-15). Set by main before any work.
 inline fiber::Profile profile = fiber::Profile::kOpen;

@@ -25,8 +25,16 @@ PEERS = (
     Program("rayon", ("cargo", "rustc", "librust-rayon-dev")),
     Program("tokio", ("cargo", "rustc", "librust-tokio-dev")),
     Program("sqlite", ("libsqlite3-dev",), "ledger"),
+    Program("make", ("make",), "command"),
+    Program("ninja", ("ninja-build",), "command"),
+    Program("parallel", ("parallel",), "command"),
+    Program("xargs", (), "command"),
+    Program("dask", ("python3-distributed",), "host"),
+    Program("dask_threads", ("python3-distributed",), "host"),
+    Program("celery", ("celery", "python3-redis", "redis-server"), "host"),
 )
-LIMITS = (Program("bare"), Program("bare_fcontext", ("libboost-context1.81-dev",)), Program("bare_disk"))
+LIMITS = (Program("bare"), Program("bare_fcontext", ("libboost-context1.81-dev",)), Program("bare_disk"),
+          Program("bare_spawn"))
 PEER_GROUPS = {peer.name: peer.group for peer in PEERS}
 
 
@@ -99,6 +107,16 @@ STARTS_ALL = {
 }
 
 FLEET = {"metered": False, "limits": (), "group": "fleet", "threads": (1,)}
+NO_YAML = {
+    "make": "reads no such file",
+    "ninja": "reads no such file",
+    "parallel": "reads no such file",
+    "xargs": "reads no such file",
+}
+NO_LAYERS = {"celery": "its canvas has chains and chords, no graph"}
+
+COMMAND = {"metered": False, "limits": ("bare_spawn",), "group": "command"}
+HOST = {"metered": False, "limits": (), "group": "host", "threads": (2,)}
 LEDGER = {"metered": False, "limits": ("bare_disk",), "group": "ledger"}
 
 WORKS = (
@@ -156,6 +174,26 @@ WORKS = (
     Work("ledger_recover", "P-11", "a log of 1,000,000 opened, checked and read; time in all",
          (Figure("ledger_recover", "s", {1: "1"}),), 1_000_000, {}, threads=(1,), quick_size=100_000,
          **(LEDGER | {"limits": ()})),
+    Work("run_true", "P-12", "a tool starts 2,000 times `true`, from its start to its end; time a task",
+         (Figure("run_true", "us", {2: "400"}),), 2_000, {}, threads=(2,), quick_size=500,
+         sizes={"parallel": 300}, **COMMAND),
+    Work("run_one", "P-16", "the same with one `true`; the whole command (limit: the `true` alone)",
+         (Figure("run_one", "ms", {2: "5"}),), 21, {}, threads=(2,), quick_size=11, **COMMAND),
+    Work("yaml_10000", "P-16", "`rota validate` of a file of 10,000 stages, the whole command; `rota` without symbols",
+         (Figure("yaml_10000", "ms", {1: "100"}), Figure("rota_binary", "MB", {1: "15"})), 10_000, NO_YAML, threads=(1,),
+         **(COMMAND | {"limits": ()})),
+    Work("host_flat", "P-13", "10,000 tasks that do nothing, without order; time a task, durable and relaxed",
+         (Figure("host_flat", "us", {2: "5"}), Figure("host_flat_relaxed", "us")), 10_000, {}, quick_size=2_000,
+         sizes={"dask": 2_000, "celery": 1_000}, **HOST),
+    Work("host_chain", "P-13", "1,000 tasks, each behind the one before; time a task, durable and relaxed",
+         (Figure("host_chain", "us", {2: "250"}), Figure("host_chain_relaxed", "us", {2: "10"})), 1_000, {},
+         sizes={"dask": 200, "celery": 100}, **(HOST | {"limits": ("bare_disk",)})),
+    Work("host_layers", "P-13", "100 layers of 100 tasks, three parents each; time a task, durable and relaxed",
+         (Figure("host_layers", "us", {2: "5"}), Figure("host_layers_relaxed", "us")), 10_000, NO_LAYERS,
+         quick_size=2_000, sizes={"dask": 2_000}, **HOST),
+    Work("host_start", "P-13", "one task at a time: submitted to its first instruction; median, durable and relaxed",
+         (Figure("host_start", "us", {2: "300"}), Figure("host_start_relaxed", "us", {2: "30"})), 500, {},
+         sizes={"dask": 100, "celery": 100}, quick_size=200, **(HOST | {"limits": ("bare_disk",)})),
     *(Work(f"brain_{name}", "P-10", what + "; time a decision: mean, p50, p99",
            (Figure(f"brain_{name}", "ns", {1: mean} if mean else {}), Figure(f"brain_{name}_p50", "ns"),
             Figure(f"brain_{name}_p99", "ns", {1: p99} if p99 else {})), size, {}, quick_size=100_000, **FLEET)

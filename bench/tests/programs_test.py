@@ -38,6 +38,13 @@ SMALL = {
     "ledger_128": (500, lambda threads: 500),
     "ledger_relaxed": (200, lambda threads: 200),
     "ledger_recover": (1000, lambda threads: 1000 * 1001 // 2 + 1000 * 256),
+    "run_true": (20, lambda threads: 20),
+    "run_one": (2, lambda threads: 1),
+    "yaml_10000": (100, lambda threads: 100),
+    "host_flat": (50, lambda threads: 50),
+    "host_chain": (20, lambda threads: 20),
+    "host_layers": (200, lambda threads: 200),
+    "host_start": (5, lambda threads: 5),
     **{f"brain_{name}": (1000, lambda threads: 900)
        for name in ("10", "100", "1000", "10000", "million", "static", "pipeline", "round_robin")},
     "brain_idle_1000": (50, lambda threads: 50),

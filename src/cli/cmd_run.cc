@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -194,6 +195,8 @@ Result<int> run(const RunOptions& options) {
   setup.style = options.json                   ? RunView::Style::kJson
                 : ::isatty(STDOUT_FILENO) == 1 ? RunView::Style::kLive
                                                : RunView::Style::kPlain;
+  // `rota run FILE | head`: the work does not depend on who watches it.
+  std::signal(SIGPIPE, SIG_IGN);
   ROTA_TRY_ASSIGN(const RunEnd end, run_session(std::move(setup)));
   if (options.json) {
     std::printf("%s\n", to_json(end.report).c_str());
@@ -205,6 +208,8 @@ Result<int> run(const RunOptions& options) {
       std::printf("\nRun it again to go on with what did not succeed.\n");
     }
   }
+  std::fflush(stdout);
+  confirm(end);
   switch (end.report.outcome) {
     case fleet::Outcome::kSucceeded:
       return 0;

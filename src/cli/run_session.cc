@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <system_error>
@@ -88,6 +89,33 @@ Past past_of(const fleet::State& state, const std::string& content) {
   return past;
 }
 
+std::string key_of(const std::string& content, std::uint64_t run) { return content + "#" + std::to_string(run); }
+
+// Was the user told how the run of this key ended?
+bool is_told(const std::string& told_file, const std::string& key) {
+  std::ifstream file(told_file);
+  std::string told;
+  return std::getline(file, told) && told == key;
+}
+
+// What somebody can do whose state cannot be used.
+Error with_way_out(Error error, const std::string& state) {
+  switch (error.code) {
+    case ErrorCode::kCorrupt:
+    case ErrorCode::kDataLoss:
+    case ErrorCode::kUnsupported:
+    case ErrorCode::kInvalidArgument:
+      error.message += "; to start anew, move '" + state + "' away or name another place with --state DIR";
+      break;
+    case ErrorCode::kPermissionDenied:
+      error.message += "; name a place that you may write to with --state DIR";
+      break;
+    default:
+      break;
+  }
+  return error;
+}
+
 // Until there is a view, nobody looks.
 struct Relay final : host::HostObserver {
   sync::Atomic<RunView*> view{nullptr};
@@ -125,6 +153,7 @@ class Session {
   std::unique_ptr<host::Host> host_;
   std::unique_ptr<RunView> view_;
   std::string logs_;
+  std::string told_file_;
   struct Hand {
     std::unique_ptr<bus::WorkerEnd> end;
     std::unique_ptr<Worker> worker;
@@ -159,7 +188,13 @@ Result<void> Session::begin(const Past& past) {
   if (known && setup_.fresh && past.outcome == fleet::Outcome::kRunning) {
     ROTA_TRY(host_->execute(fleet::Control{fleet::Action::kCancel, past.latest, {}}));
   }
-  if (!known || setup_.fresh || past.outcome == fleet::Outcome::kSucceeded) return {};
+  if (!known || setup_.fresh) return {};
+  if (past.outcome == fleet::Outcome::kSucceeded) {
+    if (is_told(told_file_, key_of(setup_.workflow.content, past.runs))) return {};
+    view_->adopt(past.latest, past.succeeded);
+    view_->say(past.latest.to_string() + " had succeeded before it was killed, and nobody was told; nothing is run");
+    return {};
+  }
   view_->adopt(past.latest, past.succeeded);
   view_->say("goes on with " + past.latest.to_string() + ": " + std::to_string(past.succeeded) + " tasks are done");
   return {};
@@ -227,6 +262,7 @@ Result<void> Session::watch() {
 
 Result<RunEnd> Session::run() {
   logs_ = setup_.state + "/logs";
+  told_file_ = setup_.state + "/told";
   host::HostOptions options;
   options.policy = setup_.policy;
   options.workers_end_with_host = true;
@@ -238,19 +274,26 @@ Result<RunEnd> Session::run() {
   const auto names = task_names(setup_.workflow.spec);
   RunEnd end;
   end.logs = logs_;
+  end.told_file = told_file_;
   Result<void> outcome;
   fiber::with_scope([&](fiber::Nursery& nursery) {
     host_ = std::make_unique<host::Host>(ledger_, bus_.host(), std::move(options), &relay_);
     hosting_ = nursery.spawn([this] { return host_->run(); });
     outcome = [&]() -> Result<void> {
       ROTA_TRY_ASSIGN(const Past past, look_back());
-      const std::string key = setup_.workflow.content + "#" + std::to_string(past.runs + 1);
+      const std::string key = key_of(setup_.workflow.content, past.runs + 1);
       view_ = std::make_unique<RunView>(setup_.style, stdout, names, key);
       // The host is at rest: nothing was submitted since the look, and no worker is there.
       relay_.view.store(view_.get());
       ROTA_TRY(begin(past));
+      const bool goes_on = !view_->workflow().is_none();
+      end.key = goes_on ? key_of(setup_.workflow.content, past.runs) : key;
+      if (goes_on && past.outcome == fleet::Outcome::kSucceeded) {
+        ROTA_TRY_ASSIGN(end.report, look());
+        return {};
+      }
       for (const fleet::WorkerSpec& spec : setup_.workers) start_worker(spec, nursery);
-      if (view_->workflow().is_none()) {
+      if (!goes_on) {
         ROTA_TRY(submit(key, nursery));
       } else if (past.outcome != fleet::Outcome::kRunning) {
         ROTA_TRY(host_->execute(fleet::Control{fleet::Action::kRetry, past.latest, {}}));
@@ -287,6 +330,11 @@ Result<RunEnd> Session::run() {
 
 }  // namespace
 
+void confirm(const RunEnd& end) {
+  // Lost with a power cut, or not written at all: then the success is told twice, and done once.
+  std::ofstream(end.told_file) << end.key << "\n";
+}
+
 Result<RunEnd> run_session(RunSetup setup) {
   std::error_code error;
   std::filesystem::create_directories(setup.state + "/logs", error);
@@ -300,8 +348,10 @@ Result<RunEnd> run_session(RunSetup setup) {
   // since Linux takes milliseconds to prepare a process that has several for its barriers.
   ROTA_TRY_ASSIGN(const std::unique_ptr<fiber::Runtime> runtime,
                   fiber::Runtime::create({.worker_count = 1, .spin_count = 0}));
-  ROTA_TRY_ASSIGN(const std::unique_ptr<ledger::DiskLedger> ledger,
-                  ledger::DiskLedger::open({.path = setup.state + "/ledger.db", .durability = setup.durability}));
+  Result<std::unique_ptr<ledger::DiskLedger>> opened =
+      ledger::DiskLedger::open({.path = setup.state + "/ledger.db", .durability = setup.durability});
+  if (!opened.ok()) return with_way_out(std::move(opened).take_error(), setup.state);
+  const std::unique_ptr<ledger::DiskLedger> ledger = std::move(*opened);
   const SignalCount counting;
   Result<RunEnd> end = runtime->run([&] { return Session(setup, *ledger).run(); });
   ROTA_TRY(ledger->close());

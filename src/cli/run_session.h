@@ -5,7 +5,9 @@
 //
 // Run again, a file that has not changed goes on where it stopped: what was running when the process died runs again
 // (no attempt is spent on that), and of a run that failed or was cancelled, all that did not succeed. After a success,
-// and for a file that has changed, it starts anew; what an older text left unfinished is cancelled.
+// and for a file that has changed, it starts anew; what an older text left unfinished is cancelled. A success that
+// nobody was told of, since the process was killed just before, is told instead, and nothing is run: whoever runs it
+// until it succeeds has it done once.
 //
 // Thread safety: one at a time in a process; signals are the process's.
 #pragma once
@@ -38,9 +40,14 @@ struct RunSetup {
 struct RunEnd {
   RunReport report{};
   std::string logs{};  // Where what the tasks wrote is.
+  std::string told_file{};
+  std::string key{};  // Of the run.
 };
 
 // Runs it to its end. SIGINT and SIGTERM cancel the workflow; a second one ends the process at once, with status 7.
 [[nodiscard]] Result<RunEnd> run_session(RunSetup setup);
+
+// The user was told how it ended: to run it again, after a success, is a new run.
+void confirm(const RunEnd& end);
 
 }  // namespace rota::cli

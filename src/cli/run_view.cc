@@ -180,6 +180,10 @@ void RunView::on_report(const std::string& worker, const bus::Report& report) {
   } else if (report.kind == ReportKind::kLog) {
     line("log      " + names_[task.index()] + "  " + printable(report.text, 300));
   } else if (is_final(report.kind)) {
+    // It succeeded, but: for example that it left processes behind.
+    if (report.kind == ReportKind::kSucceeded && !report.text.empty()) {
+      line("note     " + names_[task.index()] + "  " + printable(report.text, 300));
+    }
     times.ended_ns = elapsed_ns();
     running_.erase(task.index());
   }

@@ -4,69 +4,9 @@ import json
 import os
 import signal
 import stat
-import subprocess
-import tempfile
-import time
 import unittest
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-ROTA = os.path.join(ROOT, "build", "dev", "src", "cli", "rota")
-LIMIT_S = 60
-
-
-def stages(*lines):
-    return "apiVersion: rota/v1\nspec:\n  stages:\n" + "".join(f"    - {line}\n" for line in lines)
-
-
-def graph(*lines):
-    return "apiVersion: rota/v1\nspec:\n  graph:\n" + "".join(f"    {line}\n" for line in lines)
-
-
-class RunCase(unittest.TestCase):
-    """A test with a folder of its own, in which it runs `rota`."""
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="rota-cli-")
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-    def write(self, name, text):
-        with open(self.path(name), "w", encoding="utf-8") as file:
-            file.write(text)
-
-    def read(self, name):
-        try:
-            with open(self.path(name), encoding="utf-8") as file:
-                return file.read()
-        except FileNotFoundError:
-            return ""
-
-    def rota(self, *arguments, env=None):
-        return subprocess.run([ROTA, *arguments], cwd=self.folder, capture_output=True, text=True, check=False,
-                              timeout=LIMIT_S, env={**os.environ, **(env or {})})
-
-    def start(self, *arguments):
-        process = subprocess.Popen([ROTA, *arguments], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                   text=True)
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        return process
-
-    def wait_for(self, condition):
-        for _ in range(LIMIT_S * 100):
-            if condition():
-                return
-            time.sleep(0.01)
-        self.fail("it did not happen in a minute")
-
-    def summary(self, done):
-        """The last line of --json."""
-        self.assertTrue(done.stdout, done.stderr)
-        return json.loads(done.stdout.splitlines()[-1])
+from support import LIMIT_S, ROOT, RunCase, graph, stages
 
 
 class Run(RunCase):
@@ -149,30 +89,6 @@ class Run(RunCase):
         self.assertEqual(process.wait(timeout=LIMIT_S), 7)
         pid = self.read("pid").strip()
         self.wait_for(lambda: not os.path.exists("/proc/" + pid))
-
-    # C-1, U-1, L-1: killed at any moment, ten times, it goes on: every task is done, none that was done is done again.
-    def test_killed_and_run_again(self):
-        tasks = 200
-        self.write("w.yaml", "apiVersion: rota/v1\nspec:\n  stages:\n    - name: t\n      matrix: {i: [" +
-                   ", ".join(str(i) for i in range(tasks)) + "]}\n      resources: {hardware: {cpu: 250m}}\n"
-                   "      run: sleep 0.05; echo ${matrix.i} >> ran\n    - {name: last, run: echo last >> ran}\n")
-        for kill in range(10):
-            before = self.read("ran").count("\n")
-            process = self.start("run", "w.yaml")
-            self.wait_for(lambda: self.read("ran").count("\n") >= before + 3)  # pylint: disable=cell-var-from-loop
-            time.sleep(0.003 * kill)
-            self.assertIsNone(process.poll())
-            process.kill()
-            process.wait()
-        done = self.rota("run", "w.yaml", "--json")
-        self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr)
-        report = self.summary(done)
-        self.assertEqual({task["state"] for task in report["tasks"]}, {"succeeded"})
-        ran = self.read("ran").split()
-        self.assertEqual(set(ran), {str(i) for i in range(tasks)} | {"last"})
-        self.assertEqual(ran.count("last"), 1)
-        # One that ran when it was killed runs again; at most four a processor do at once.
-        self.assertLessEqual(len(ran), tasks + 1 + 10 * 4 * os.cpu_count())
 
     def test_a_missing_program(self):
         self.write("w.yaml", stages("{name: a, run: [/no/such/program], max_attempts: 1}"))

@@ -1,0 +1,229 @@
+// Our part of the rows about the host (P-13): host, bus, worker and a ledger on disk in one process, with C++ handlers
+// that do nothing. Each row twice: a decision acts when it is durable, and with a ledger that syncs at checkpoints
+// only.
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bus/local.h"
+#include "common/disk.h"
+#include "fleet/event.h"
+#include "fleet/spec.h"
+#include "host/host.h"
+#include "ledger/disk_ledger.h"
+#include "rota.h"
+#include "rota/worker.h"
+
+namespace {
+
+namespace fleet = rota::fleet;
+namespace ledger = rota::ledger;
+using bench::Figures;
+using ledger::Durability;
+
+constexpr std::array kDurabilities = {Durability::kFull, Durability::kRelaxed};
+constexpr std::uint32_t kWidth = 100;  // Of a layer.
+
+// Counts what ends.
+struct Watcher final : rota::host::HostObserver {
+  std::atomic<std::uint64_t> registered{0}, succeeded{0};
+  bench::fiber::Event news, ended;
+
+  void on_record(const fleet::Record& record) override {
+    for (const fleet::Event& event : record.events) {
+      if (std::holds_alternative<fleet::TaskSucceeded>(event)) succeeded.fetch_add(1);
+      if (std::holds_alternative<fleet::WorkerRegistered>(event)) {
+        registered.fetch_add(1);
+        news.set();
+      }
+      if (std::holds_alternative<fleet::WorkflowEnded>(event)) ended.set();
+    }
+  }
+};
+
+// A host with one worker in this process. Its tasks are started by submit() and counted by handled().
+class Fleet {
+ public:
+  Fleet(unsigned threads, const std::string& path, Durability durability, bench::fiber::Nursery& nursery)
+      : ledger_(open(path, durability)), end_(bus_.connect("local").value()) {
+    rota::host::HostOptions options;
+    options.policy.emplace();
+    // As many as it does while a group syncs wait at the worker; there is no other that would rather have them.
+    options.policy->max_queue_per_worker = 2'000;
+    host_ = std::make_unique<rota::host::Host>(*ledger_, bus_.host(), std::move(options), &watcher_);
+    rota::WorkerOptions worker_options;
+    worker_options.hardware = rota::Hardware{.cpu_millis = threads * 1000, .memory_bytes = 1 << 30, .gpus = 0};
+    worker_options.commands = false;
+    worker_ = std::make_unique<rota::Worker>(std::move(worker_options));
+    const auto handled = worker_->handle("noop", [this](rota::TaskContext&) -> std::string {
+      started_ns_.store(bench::now_ns(), std::memory_order_relaxed);
+      handled_.fetch_add(1, std::memory_order_relaxed);
+      return "null";
+    });
+    if (!handled.ok()) bench::fail(handled.error().to_string());
+    hosting_ = nursery.spawn([this] { return host_->run(); });
+    working_ = nursery.spawn([this] { return worker_->run(*end_); });
+    while (watcher_.registered.load() == 0) watcher_.news.wait();
+  }
+  ~Fleet() {
+    worker_->stop();
+    working_.wait();
+    host_->stop();
+    if (const auto hosted = hosting_.get(); !hosted.ok()) bench::fail(hosted.error().to_string());
+  }
+  Fleet(const Fleet&) = delete;
+  Fleet& operator=(const Fleet&) = delete;
+
+  // To its end.
+  void run(const fleet::WorkflowSpec& spec) {
+    watcher_.ended.reset();
+    if (const auto done = host_->execute(fleet::SubmitWorkflow{{}, spec}); !done.ok()) {
+      bench::fail(done.error().to_string());
+    }
+    watcher_.ended.wait();
+  }
+  std::uint64_t handled() const { return handled_.load(); }
+  std::uint64_t succeeded() const { return watcher_.succeeded.load(); }
+  // When the last handler began.
+  std::uint64_t started_ns() const { return started_ns_.load(); }
+
+ private:
+  static std::unique_ptr<ledger::DiskLedger> open(const std::string& path, Durability durability) {
+    ledger::DiskOptions options;
+    options.path = path;
+    options.durability = durability;
+    auto opened = ledger::DiskLedger::open(options);
+    if (!opened.ok()) bench::fail(opened.error().to_string());
+    return std::move(opened).value();
+  }
+
+  std::unique_ptr<ledger::DiskLedger> ledger_;
+  rota::bus::LocalBus bus_;
+  std::unique_ptr<rota::bus::WorkerEnd> end_;
+  Watcher watcher_;
+  std::unique_ptr<rota::host::Host> host_;
+  std::unique_ptr<rota::Worker> worker_;
+  std::atomic<std::uint64_t> handled_{0}, started_ns_{0};
+  bench::fiber::Task<rota::Result<void>> hosting_, working_;
+};
+
+fleet::WorkflowSpec empty_spec() {
+  fleet::WorkflowSpec spec;
+  spec.name = "bench";
+  spec.user = "bench";
+  spec.templates.emplace_back();
+  spec.templates.back().type = "noop";
+  spec.templates.back().payload = R"({"kind":"handler"})";
+  return spec;
+}
+
+fleet::WorkflowSpec flat(std::uint64_t count) {
+  fleet::WorkflowSpec spec = empty_spec();
+  fleet::Stage& stage = spec.stages.emplace_back();
+  stage.name = "flat";
+  for (std::uint64_t i = 0; i < count; ++i) stage.items.push_back("{\"i\":" + std::to_string(i) + "}");
+  return spec;
+}
+
+// Stages of one task each, task i behind needs(i).
+template <typename Needs>
+fleet::WorkflowSpec of_stages(std::uint64_t count, const Needs& needs) {
+  fleet::WorkflowSpec spec = empty_spec();
+  for (std::uint64_t i = 0; i < count; ++i) {
+    fleet::Stage& stage = spec.stages.emplace_back();
+    stage.name = "s" + std::to_string(i);
+    stage.needs = needs(static_cast<std::uint32_t>(i));
+  }
+  return spec;
+}
+
+fleet::WorkflowSpec chain(std::uint64_t count) {
+  return of_stages(
+      count, [](std::uint32_t i) { return i == 0 ? std::vector<std::uint32_t>{} : std::vector<std::uint32_t>{i - 1}; });
+}
+
+// Each task behind three of the layer before.
+fleet::WorkflowSpec layers(std::uint64_t count) {
+  return of_stages(count, [](std::uint32_t i) {
+    std::vector<std::uint32_t> needs;
+    if (i < kWidth) return needs;
+    const std::uint32_t above = (i / kWidth - 1) * kWidth;
+    for (const std::uint32_t step : {0U, 1U, 7U}) {
+      needs.push_back(above + (i % kWidth + step) % kWidth);
+    }
+    return needs;
+  });
+}
+
+template <typename Body>
+double with_fleet(unsigned threads, Durability durability, const Body& body) {
+  const bench::Scratch scratch;
+  return bench::on_workers(threads, [&] {
+    double figure = 0;
+    bench::fiber::with_scope([&](bench::fiber::Nursery& nursery) {
+      Fleet fleet(threads, scratch.file("ledger"), durability, nursery);
+      figure = body(fleet);
+    });
+    return figure;
+  });
+}
+
+// Microseconds a task from the submission until its workflow's end is durable.
+Figures run_spec(unsigned threads, const fleet::WorkflowSpec& spec, std::uint64_t count) {
+  Figures figures;
+  for (const Durability durability : kDurabilities) {
+    figures.push_back(with_fleet(threads, durability, [&](Fleet& fleet) {
+      std::uint64_t runs = 0;
+      const double ns = bench::measure_ns_each(count, [&] {
+        fleet.run(spec);
+        ++runs;
+      });
+      if (fleet.handled() != fleet.succeeded()) bench::fail("a task ran more than once");
+      bench::expect(fleet.handled() / runs, count);
+      return ns / 1000;
+    }));
+  }
+  return figures;
+}
+
+Figures run_flat(unsigned threads, std::uint64_t count) { return run_spec(threads, flat(count), count); }
+Figures run_chain(unsigned threads, std::uint64_t count) { return run_spec(threads, chain(count), count); }
+Figures run_layers(unsigned threads, std::uint64_t count) {
+  count -= count % kWidth;
+  return run_spec(threads, layers(count), count);
+}
+
+// Microseconds from the submission of one task to its handler's first instruction, nothing else being there; half of
+// all are shorter.
+Figures run_start(unsigned threads, std::uint64_t count) {
+  Figures figures;
+  const fleet::WorkflowSpec spec = flat(1);
+  for (const Durability durability : kDurabilities) {
+    figures.push_back(with_fleet(threads, durability, [&](Fleet& fleet) {
+      fleet.run(spec);
+      std::vector<double> us;
+      for (std::uint64_t i = 0; i < count; ++i) {
+        const std::uint64_t submitted_ns = bench::now_ns();
+        fleet.run(spec);
+        us.push_back(static_cast<double>(fleet.started_ns() - submitted_ns) / 1000);
+      }
+      bench::expect(fleet.handled() - 1, count);
+      return bench::median(std::move(us));
+    }));
+  }
+  return figures;
+}
+
+constexpr bench::Work kWorks[] = {
+    {"host_flat", 10'000, run_flat},
+    {"host_chain", 1'000, run_chain},
+    {"host_layers", 10'000, run_layers},
+    {"host_start", 500, run_start},
+};
+
+}  // namespace
+
+std::span<const bench::Work> bench::rota_host_works() { return kWorks; }

@@ -27,7 +27,7 @@ set(ROTA_WARNINGS_CXX -Wnon-virtual-dtor -Woverloaded-virtual -Wextra-semi)
 
 # rota_target(<target> [PUBLIC_ONLY]): applies all of the above to a target of ours and lets it include room headers
 # ("base/x.h"); with PUBLIC_ONLY it sees what a user sees. With TEST it is built faster: lines in the debug information
-# but no variables, and without the part of UBSan that doubles a test's compile time and finds what ASan finds too.
+# but no variables.
 function(rota_target target)
   cmake_parse_arguments(arg "PUBLIC_ONLY;TEST" "" "" ${ARGN})
   target_compile_features(${target} PUBLIC cxx_std_20)
@@ -58,6 +58,10 @@ function(rota_target target)
       # g++ 12 sees uninitialised values in instrumented code of its own library; builds without sanitizers are strict.
       list(APPEND sanitize -Wno-maybe-uninitialized)
     endif()
+    if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND ROTA_SANITIZE MATCHES undefined)
+      # This part of UBSan doubles what g++ takes, and finds what ASan finds too. clang's build for the fuzzers has it.
+      list(APPEND sanitize -fno-sanitize=null,alignment,vptr,object-size,nonnull-attribute,returns-nonnull-attribute)
+    endif()
     if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND ROTA_SANITIZE MATCHES thread)
       # A fence is still a fence under ThreadSanitizer; it only derives no order from one. Code whose order needs the
       # fence would show up as a race, so the warning adds nothing.
@@ -72,10 +76,6 @@ function(rota_target target)
   endif()
   if(arg_TEST)
     target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo>:-g1>)
-    if(ROTA_SANITIZE MATCHES undefined AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-      target_compile_options(${target} PRIVATE
-        -fno-sanitize=null,alignment,vptr,object-size,nonnull-attribute,returns-nonnull-attribute)
-    endif()
   endif()
   get_target_property(type ${target} TYPE)
   if(type STREQUAL EXECUTABLE)

@@ -51,8 +51,8 @@ class Fleet {
       : ledger_(open(path, durability)), end_(bus_.connect("local").value()) {
     rota::host::HostOptions options;
     options.policy.emplace();
-    // As many as it does while a group syncs wait at the worker; there is no other that would rather have them.
-    options.policy->max_queue_per_worker = 2'000;
+    // About as many as it does while a group syncs wait at the worker; there is no other that would rather have them.
+    options.policy->max_queue_per_worker = 500;
     host_ = std::make_unique<rota::host::Host>(*ledger_, bus_.host(), std::move(options), &watcher_);
     rota::WorkerOptions worker_options;
     worker_options.hardware = rota::Hardware{.cpu_millis = threads * 1000, .memory_bytes = 1 << 30, .gpus = 0};

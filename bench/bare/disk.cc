@@ -1,5 +1,5 @@
-// The limit of the ledger's rows (P-11): the bytes of a group written to a file that is long enough, and one fdatasync. So
-// it is that of a chain of decisions each of which waits for the one before, and of one alone (P-13).
+// The limit of the ledger's rows (P-11): the bytes of a group written to a file that is long enough, and one fdatasync.
+// So it is that of a chain of decisions each of which waits for the one before, and of one alone (P-13).
 #include "common/disk.h"
 
 #include <fcntl.h>
@@ -47,11 +47,8 @@ Figures run_relaxed(unsigned, std::uint64_t count) { return run_groups(count, 1,
 Figures run_hops(unsigned, std::uint64_t count) { return {run_groups(count, 1, true).front(), -1}; }
 
 constexpr bench::Work kWorks[] = {
-    {"host_chain", 1'000, run_hops},
-    {"host_start", 500, run_hops},
-    {"ledger_1", 2'000, run_1},
-    {"ledger_128", 51'200, run_128},
-    {"ledger_relaxed", 20'000, run_relaxed},
+    {"host_chain", 1'000, run_hops}, {"host_start", 500, run_hops},           {"ledger_1", 2'000, run_1},
+    {"ledger_128", 51'200, run_128}, {"ledger_relaxed", 20'000, run_relaxed},
 };
 
 }  // namespace

@@ -71,8 +71,10 @@ class Disk(FaultCase):
 
     # The same without a mount: the ledger reaches the size limit of the process (ulimit -f).
     def test_file_size_limit(self):
-        self.write("w.yaml", stages("{name: t, matrix: {i: " + MANY + "}, run: 'true'}", "{name: z, run: echo z}"))
-        limit = 150_000  # The guard's program, a file in memory, is smaller.
+        # Results of 20 kB each. The guard's program, a file in memory, is smaller than the limit.
+        self.write("w.yaml", stages("{name: t, matrix: {i: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], j: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}, "
+                                    "run: 'head -c 20000 /dev/zero | tr \"\\0\" x'}", "{name: z, run: echo z}"))
+        limit = 1_000_000
         done = self.rota("run", "w.yaml", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
         self.check(done, 10, "ledger.db", "disk I/O error")
         self.assert_nothing_runs()

@@ -65,7 +65,7 @@ spec:
       run: |
         {NONCE}
         echo "{{\\"first\\": $FIRST, \\"second\\": $SECOND, \\"third\\": $THIRD, \\"nonce\\": \\"$nonce\\"}}" > "$ROTA_RESULT"
-        cp "$ROTA_RESULT" "last-$nonce"
+        cp "$ROTA_RESULT" "copy-$nonce" && mv "copy-$nonce" "last-$nonce"
 """
 TASKS = 2 * EACH + 4
 

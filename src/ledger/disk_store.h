@@ -77,7 +77,6 @@ class DiskStore {
   Result<void> start();
   Result<void> create();
   Result<void> recover(const WalTail& tail);
-  Result<void> refuse_damage(const WalTail& tail, const Meta& meta);
   // Runs body in a transaction, with the mark if a checkpoint is due after it.
   template <class Body>
   Result<void> transact(Body&& body);

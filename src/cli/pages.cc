@@ -25,20 +25,22 @@ constexpr std::string_view kPrograms =
     "`--json` is for programs: one JSON value, or one a line. There are no colours and no lines that are written over "
     "unless the output is a terminal.";
 
-// Statuses that do not come from an error.
 struct Status {
   int number;
-  std::string name;
+  std::string name;  // Of the error; none if it does not come from one.
   std::string meaning;
 };
 
+// By number, and then as in the table of errors.
 std::vector<Status> exit_statuses() {
   std::vector<Status> all{{0, "", "success"}, {1, "", "the workflow failed"}};
-  for (const ErrorCodeInfo& code : error_codes()) {
-    if (code.code == ErrorCode::kOk) continue;
-    all.push_back({code.exit_status, std::string(code.name), std::string(code.meaning)});
+  int most = 1;
+  for (const ErrorCodeInfo& code : error_codes()) most = std::max(most, code.exit_status);
+  for (int number = 1; number <= most; ++number) {
+    for (const ErrorCodeInfo& code : error_codes()) {
+      if (code.exit_status == number) all.push_back({number, std::string(code.name), std::string(code.meaning)});
+    }
   }
-  std::stable_sort(all.begin(), all.end(), [](const Status& a, const Status& b) { return a.number < b.number; });
   return all;
 }
 

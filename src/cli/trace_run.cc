@@ -62,8 +62,10 @@ class Writer {
       origin_ns_ = std::min(origin_ns_, attempt.begun_ns);
       slices_.push_back({&attempt, attempt.begun_ns, std::max(end_ns, attempt.begun_ns), 0});
     }
-    std::stable_sort(slices_.begin(), slices_.end(),
-                     [](const Placed& a, const Placed& b) { return a.begin_ns < b.begin_ns; });
+    // Those that began together in the order of their assignment: they are elements of one vector.
+    std::sort(slices_.begin(), slices_.end(), [](const Placed& a, const Placed& b) {
+      return a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns : a.attempt < b.attempt;
+    });
   }
 
   void place() {

@@ -22,7 +22,7 @@ void add_completion(CLI::App& app, Exit& exit) {
       "\n"
       "Examples:\n"
       "  source <(rota completion bash)\n"
-      "  rota completion zsh > ~/.zfunc/_rota   a folder of fpath\n"
+      "  rota completion zsh > ~/.zfunc/_rota   # a folder of fpath\n"
       "  rota completion fish > ~/.config/fish/completions/rota.fish");
   verb->callback([&app, &exit, shell] {
     const std::vector<VerbText> verbs = describe(app);

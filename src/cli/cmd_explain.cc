@@ -153,9 +153,9 @@ void add_explain(CLI::App& app, Exit& exit) {
       "A run that goes on can be asked about from another terminal.\n"
       "\n"
       "Examples:\n"
-      "  rota explain train                   of the latest run in this folder\n"
-      "  rota explain nightly.yaml train[2]   of the latest run of that file\n"
-      "  rota explain train --at 1m30s        as it was then");
+      "  rota explain train                     # of the latest run in this folder\n"
+      "  rota explain nightly.yaml 'train[2]'   # of the latest run of that file\n"
+      "  rota explain train --at 1m30s          # as it was then");
   verb->callback([&exit, options] {
     const Result<void> sorted = choose_task(*options);
     const Result<fleet::Explanation> result =

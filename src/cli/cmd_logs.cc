@@ -308,7 +308,9 @@ void add_logs(CLI::App& app, Exit& exit) {
   add_where(*verb, options->where);
   verb->add_option("TASK", options->tasks,
                    "wf-1.3, train[2], train: all of that stage; nightly/train: of that workflow. Otherwise all tasks");
-  verb->add_option("--attempt", options->attempt, "that one; the latest")->option_text("N")->check(CLI::PositiveNumber);
+  verb->add_option("--attempt", options->attempt, "of that attempt; otherwise of the latest")
+      ->option_text("N")
+      ->check(CLI::PositiveNumber);
   verb->add_flag("-f,--follow", options->follow, "go on until the tasks have ended");
   verb->add_option("--tail", options->tail, "the last so many lines of each")
       ->option_text("N")
@@ -321,9 +323,9 @@ void add_logs(CLI::App& app, Exit& exit) {
       "first and the last half.\n"
       "\n"
       "Examples:\n"
-      "  rota logs train                      of the latest run in this folder\n"
-      "  rota logs nightly.yaml train[3] -f   follow it until it has ended\n"
-      "  rota logs --failed --tail 20         what went wrong");
+      "  rota logs train                        # of the latest run in this folder\n"
+      "  rota logs nightly.yaml 'train[3]' -f   # follow it until it has ended\n"
+      "  rota logs --failed --tail 20           # what went wrong");
   verb->callback([&exit, options] {
     sort_out(options->where, options->tasks);
     Result<void> done = Logs(*options).run();

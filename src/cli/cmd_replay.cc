@@ -208,8 +208,8 @@ void add_replay(CLI::App& app, Exit& exit) {
       "they were. Costs are a worker's price for the time in which it ran something (busy), or was there and enabled.\n"
       "\n"
       "Examples:\n"
-      "  rota replay nightly.yaml                               verify the log of its runs\n"
-      "  rota replay nightly.yaml --policy mode=static_worker   and what that would have done");
+      "  rota replay nightly.yaml                               # verify the log of its runs\n"
+      "  rota replay nightly.yaml --policy mode=static_worker   # and what that would have done");
   verb->callback([&exit, options] {
     const Result<Replay> result = replay(*options);
     if (!result.ok()) {

@@ -251,8 +251,8 @@ void add_status(CLI::App& app, Exit& exit) {
       "interrupted: `rota run` goes on with it. Times are UTC.\n"
       "\n"
       "Examples:\n"
-      "  rota status                all that was run in this folder\n"
-      "  rota status nightly.yaml   the tasks of its latest run\n"
+      "  rota status                # all that was run in this folder\n"
+      "  rota status nightly.yaml   # the tasks of its latest run\n"
       "  rota status --json | jq '.runs[].workflows[0].outcome'");
   verb->callback([&exit, options] {
     Result<int> done = status(*options);

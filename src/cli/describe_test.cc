@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <string>
 
 #include "cli/commands.h"
@@ -15,6 +16,7 @@
 namespace rota::cli {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -30,13 +32,42 @@ std::string read(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// The first line in which the page differs from what it should be; none if it does not.
+std::string first_difference(const std::string& page, const std::string& wanted) {
+  std::istringstream is(page);
+  std::istringstream should_be(wanted);
+  for (int number = 1;; ++number) {
+    std::string a;
+    std::string b;
+    const bool more = static_cast<bool>(std::getline(is, a));
+    const bool more_wanted = static_cast<bool>(std::getline(should_be, b));
+    if (!more && !more_wanted) return {};
+    if (more != more_wanted || a != b) return "line " + std::to_string(number) + " is '" + a + "', not '" + b + "'";
+  }
+}
+
 // C-2: the pages say what the program does.
 TEST(Pages, AreUpToDate) {
   const std::string root = ROTA_SOURCE_DIR;
-  EXPECT_EQ(read(root + "/docs/cli.md"), markdown_page(all_verbs()))
+  EXPECT_EQ(first_difference(read(root + "/docs/cli.md"), markdown_page(all_verbs())), "")
       << "docs/cli.md is old; write it anew: rota help-page markdown > docs/cli.md";
-  EXPECT_EQ(read(root + "/docs/man/rota.1"), man_page(all_verbs()))
+  EXPECT_EQ(first_difference(read(root + "/docs/man/rota.1"), man_page(all_verbs())), "")
       << "docs/man/rota.1 is old; write it anew: rota help-page man > docs/man/rota.1";
+}
+
+// The options in an example are options of its verb.
+TEST(Pages, ExamplesUseWhatThereIs) {
+  for (const VerbText& verb : all_verbs()) {
+    std::vector<std::string> known;
+    for (const OptionText& option : verb.options) known.insert(known.end(), option.names.begin(), option.names.end());
+    for (const std::string& example : verb.examples) {
+      std::istringstream words(example);
+      for (std::string word; words >> word && word != "|" && word != "#" && word != ">";) {
+        if (!word.starts_with('-')) continue;
+        EXPECT_THAT(known, Contains(word)) << example;
+      }
+    }
+  }
 }
 
 // C-2: every verb says what it does, in the same form, has an example that is about it, and JSON for programs.

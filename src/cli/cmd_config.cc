@@ -13,6 +13,10 @@ void add_config(CLI::App& app, Exit& exit) {
   CLI::App* verb = app.add_subcommand("config", "Print every setting, its value and where that comes from");
   auto json = std::make_shared<bool>(false);
   verb->add_flag("--json", *json, "for programs");
+  verb->footer(
+      "Examples:\n"
+      "  rota config\n"
+      "  rota config --json");
   verb->callback([&exit, json] {
     SettingsTable table;
     const host::PolicySettings rows(table);

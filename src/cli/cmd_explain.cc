@@ -1,4 +1,4 @@
-// `rota explain TASK --log LOG [--at TIME]`: why a task waits or waited, ran where it did, or how it ended.
+// `rota explain [WHERE] TASK [--at TIME]`: why a task waits or waited, ran where it did, or how it ended.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
@@ -6,11 +6,14 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/json_text.h"
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/log_source.h"
+#include "cli/places.h"
 #include "cli/progress_line.h"
 #include "fleet/brain.h"
 #include "fleet/explain.h"
@@ -20,8 +23,9 @@ namespace rota::cli {
 namespace {
 
 struct ExplainOptions {
+  std::string where;
+  std::string log;  // Another way to say where.
   std::string task;
-  std::string log;
   std::string at;
   bool json = false;
 };
@@ -75,24 +79,51 @@ Result<std::int64_t> parse_at(const std::string& text, std::int64_t first_ns) {
                    "record, like 1m30s"};
 }
 
+// Of `WHERE TASK` the first may be left out; then what stands there is the task.
+Result<void> choose_task(ExplainOptions& options) {
+  std::vector<std::string> tasks;
+  if (!options.task.empty()) tasks.push_back(options.task);
+  if (options.log.empty()) {
+    sort_out(options.where, tasks);
+  } else {
+    if (!options.where.empty()) tasks.insert(tasks.begin(), options.where);
+    options.where = options.log;
+  }
+  if (tasks.empty()) {
+    return Error{ErrorCode::kInvalidArgument, "which task? Name one, like train or train[2]; `rota status` lists them"};
+  }
+  if (tasks.size() > 1) {
+    return Error{ErrorCode::kInvalidArgument, "'" + printable(tasks.front()) +
+                                                  "' is no workflow's file and no state folder; and one task at a time "
+                                                  "is explained"};
+  }
+  options.task = tasks.front();
+  return {};
+}
+
 Result<fleet::Explanation> explain(const ExplainOptions& options) {
   ROTA_TRY(options.at.empty() ? Result<std::int64_t>(0) : parse_at(options.at, 0));  // Said before the work.
-  ROTA_TRY_ASSIGN(const std::unique_ptr<LogSource> log, LogSource::open(options.log));
+  std::string note;
+  ROTA_TRY_ASSIGN(const Place place, find_place(options.where, &note));
+  say_note(note);
+  ROTA_TRY_ASSIGN(const std::unique_ptr<LogSource> log, LogSource::open(place.log));
   ProgressLine progress(!options.json);
-  fleet::Brain brain;
+  ROTA_TRY_ASSIGN(fleet::Brain brain, log->begin());
   std::int64_t at_ns = 0;
+  bool first = true;
   for (;;) {
     ROTA_TRY_ASSIGN(const fleet::Record* record, log->next());
     if (record == nullptr) break;
-    if (record->index == 1 && !options.at.empty()) {
+    if (std::exchange(first, false) && !options.at.empty()) {
       ROTA_TRY_ASSIGN(at_ns, parse_at(options.at, record->wall_ns));
       if (at_ns < record->wall_ns) {
-        return Error{ErrorCode::kNotFound, "--at " + printable(options.at) + " is before the log's first record"};
+        return Error{ErrorCode::kNotFound, "--at " + printable(options.at) + " is before the log's first record" +
+                                               (log->compacted() > 0 ? "; those before it were compacted" : "")};
       }
     }
     if (at_ns != 0 && record->wall_ns > at_ns) break;
     Result<void> applied = brain.apply(*record);
-    if (!applied.ok()) return std::move(applied).take_error().in(options.log);
+    if (!applied.ok()) return std::move(applied).take_error().in(place.log);
     if (record->index % 4096 == 0) progress.show("reading " + std::to_string(log->permille() / 10) + " %");
   }
   ROTA_TRY_ASSIGN(const fleet::TaskId task, fleet::find_task(brain.state(), options.task));
@@ -111,14 +142,24 @@ Result<fleet::Explanation> explain(const ExplainOptions& options) {
 void add_explain(CLI::App& app, Exit& exit) {
   CLI::App* verb = app.add_subcommand("explain", "Say why a task waits or waited, ran where it did, or how it ended");
   auto options = std::make_shared<ExplainOptions>();
-  verb->add_option("TASK", options->task, "wf-1.3, train, train[2], or with its workflow: nightly/train[2]")
-      ->required();
-  verb->add_option("--log", options->log, "a log file, or the state folder of a host or of `rota run`")->required();
+  add_where(*verb, options->where);
+  verb->add_option("TASK", options->task, "wf-1.3, train, train[2], or with its workflow: nightly/train[2]");
+  verb->add_option("--log", options->log, "another way to say WHERE; a log file, too")->option_text("FILE");
   verb->add_option("--at", options->at,
-                   "as of then: 2026-11-16T06:30:00Z, or a duration since the log's first record: 1m30s");
+                   "as of then: 2026-11-16T06:30:00Z, or a duration since the log's first record: 1m30s")
+      ->option_text("TIME");
   verb->add_flag("--json", options->json, "for programs");
+  verb->footer(
+      "A run that goes on can be asked about from another terminal.\n"
+      "\n"
+      "Examples:\n"
+      "  rota explain train                     # of the latest run in this folder\n"
+      "  rota explain nightly.yaml 'train[2]'   # of the latest run of that file\n"
+      "  rota explain train --at 1m30s          # as it was then");
   verb->callback([&exit, options] {
-    const Result<fleet::Explanation> result = explain(*options);
+    const Result<void> sorted = choose_task(*options);
+    const Result<fleet::Explanation> result =
+        sorted.ok() ? explain(*options) : Result<fleet::Explanation>(sorted.error());
     if (!result.ok()) {
       exit.status = report(result.error());
       return;

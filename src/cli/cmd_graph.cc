@@ -1,9 +1,12 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <map>
 #include <memory>
 #include <string>
 
+#include "base/json_text.h"
 #include "cli/commands.h"
 #include "cli/load.h"
 
@@ -11,7 +14,7 @@ namespace rota::cli {
 
 namespace {
 
-enum class Format { kText, kMermaid, kDot };
+enum class Format { kText, kMermaid, kDot, kJson };
 
 // "train x3": how many tasks, if it has several.
 std::string label_of(const fleet::Stage& stage) {
@@ -41,6 +44,24 @@ std::string draw(const fleet::WorkflowSpec& spec, Format format) {
   return out + (format == Format::kDot ? "}\n" : "");
 }
 
+std::string to_json(const fleet::WorkflowSpec& spec) {
+  std::string out = "{\"name\":";
+  append_json_string(out, spec.name);
+  out += ",\"stages\":[";
+  for (const fleet::Stage& stage : spec.stages) {
+    if (out.back() != '[') out += ',';
+    out += "{\"name\":";
+    append_json_string(out, stage.name);
+    out += ",\"tasks\":" + std::to_string(std::max<std::size_t>(stage.items.size(), 1)) + ",\"needs\":[";
+    for (const std::uint32_t need : stage.needs) {
+      if (out.back() != '[') out += ',';
+      append_json_string(out, spec.stages[need].name);
+    }
+    out += "]}";
+  }
+  return out + "]}\n";
+}
+
 }  // namespace
 
 void add_graph(CLI::App& app, Exit& exit) {
@@ -51,17 +72,24 @@ void add_graph(CLI::App& app, Exit& exit) {
   CLI::App* verb = app.add_subcommand("graph", "Print who waits for whom");
   auto options = std::make_shared<Options>();
   verb->add_option("FILE", options->file, "the workflow, YAML or JSON")->required();
-  verb->add_option("--format", options->format, "text, mermaid or dot")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, Format>{{"text", Format::kText}, {"mermaid", Format::kMermaid}, {"dot", Format::kDot}}))
-      ->option_text("text|mermaid|dot");
+  verb->add_option("--format", options->format, "how it is drawn")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, Format>{
+          {"text", Format::kText}, {"mermaid", Format::kMermaid}, {"dot", Format::kDot}, {"json", Format::kJson}}))
+      ->option_text("text|mermaid|dot|json");
+  verb->add_flag_callback("--json", [options] { options->format = Format::kJson; }, "the same as --format json");
+  verb->footer(
+      "Examples:\n"
+      "  rota graph nightly.yaml\n"
+      "  rota graph nightly.yaml --format dot | dot -Tsvg > nightly.svg");
   verb->callback([&exit, options] {
     Result<Loaded> loaded = load_workflow(options->file);
     if (!loaded.ok()) {
       exit.status = report(loaded.error());
       return;
     }
-    std::fputs(draw(loaded->spec, options->format).c_str(), stdout);
+    const std::string text =
+        options->format == Format::kJson ? to_json(loaded->spec) : draw(loaded->spec, options->format);
+    std::fputs(text.c_str(), stdout);
     exit.status = 0;
   });
 }

@@ -1,4 +1,5 @@
-// `rota replay LOG`: decides every command of a log again and compares; and says what another policy would have done.
+// `rota replay [WHERE]`: decides every command of a log again and compares; and says what another policy would have
+// done.
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>
@@ -10,6 +11,7 @@
 #include "base/json_text.h"
 #include "cli/commands.h"
 #include "cli/log_source.h"
+#include "cli/places.h"
 #include "cli/policy_text.h"
 #include "cli/progress_line.h"
 #include "fleet/brain.h"
@@ -22,7 +24,7 @@ namespace rota::cli {
 namespace {
 
 struct ReplayOptions {
-  std::string log;
+  std::string where;
   std::vector<std::string> policies;
   bool json = false;
   bool no_verify = false;
@@ -36,6 +38,7 @@ struct Course {
 
 struct Replay {
   std::uint64_t records = 0;
+  std::uint64_t compacted = 0;  // Records that are gone; it began with the snapshot that stands for them.
   std::string hash;
   std::vector<Course> courses;
 };
@@ -61,24 +64,35 @@ Result<Replay> replay(const ReplayOptions& options) {
     if (!tried.ok()) return Error(tried.error()).in("--policy " + printable(text));
     changes.push_back(std::move(*fields));
   }
-  ROTA_TRY_ASSIGN(const std::unique_ptr<LogSource> log, LogSource::open(options.log));
-  ProgressLine progress(!options.json);
-  fleet::Brain brain;
-  fleet::Past past;
+  std::string note;
+  ROTA_TRY_ASSIGN(const Place place, find_place(options.where, &note));
+  say_note(note);
+  ROTA_TRY_ASSIGN(const std::unique_ptr<LogSource> log, LogSource::open(place.log));
   Replay result;
+  result.compacted = log->compacted();
+  if (result.compacted > 0 && !changes.empty()) {
+    return Error{ErrorCode::kFailedPrecondition,
+                 "'" + place.log + "' has its records from " + std::to_string(result.compacted + 1) +
+                     " on; those before were compacted, and --policy needs all of them. Without --policy it is "
+                     "verified from its snapshot on"};
+  }
+  ProgressLine progress(!options.json);
+  ROTA_TRY_ASSIGN(fleet::Brain brain, log->begin());
+  fleet::Past past;
   for (;;) {
     ROTA_TRY_ASSIGN(const fleet::Record* record, log->next());
     if (record == nullptr) break;
     Result<void> same = options.no_verify ? brain.apply(*record) : brain.verify(*record);
     if (!same.ok()) {
       Error error = std::move(same).take_error();
-      if (error.code != ErrorCode::kConflict) return std::move(error).in(options.log);
+      if (error.code != ErrorCode::kConflict) return std::move(error).in(place.log);
       return with_causes(std::move(error), *record, brain.state());
     }
-    past.see(*record, brain.state());
+    if (result.compacted == 0) past.see(*record, brain.state());
     if (++result.records % 4096 == 0) progress.show("verifying " + std::to_string(log->permille() / 10) + " %");
   }
   result.hash = brain.hash().to_string();
+  if (result.compacted > 0) return result;  // The figures are those of a whole log.
   result.courses.push_back({"as it happened", "", past.figures(brain.state())});
   // A log that ends while tasks run is no match for courses that go on to their end: its own policy goes on as well.
   std::vector<std::pair<std::string, std::string>> others;
@@ -147,7 +161,8 @@ void print_table(const Replay& replay) {
 
 void print_json(const Replay& replay, bool verified) {
   std::string out = "{\"verified\":" + std::string(verified ? "true" : "false") +
-                    ",\"records\":" + std::to_string(replay.records) + ",\"state\":";
+                    ",\"records\":" + std::to_string(replay.records) +
+                    ",\"compacted\":" + std::to_string(replay.compacted) + ",\"state\":";
   append_json_string(out, replay.hash);
   out += ",\"courses\":[";
   for (const Course& course : replay.courses) {
@@ -179,17 +194,22 @@ void add_replay(CLI::App& app, Exit& exit) {
   CLI::App* verb =
       app.add_subcommand("replay", "Decide a log again and compare; say what another policy would have done");
   auto options = std::make_shared<ReplayOptions>();
-  verb->add_option("LOG", options->log, "a log file, or the state folder of a host or of `rota run`")->required();
+  add_where(*verb, options->where);
   verb->add_option("--policy", options->policies,
                    "what if: mode=static_worker,lambda_other=0.2; may be given several times")
-      ->allow_extra_args(false);
+      ->allow_extra_args(false)
+      ->option_text("POLICY");
   verb->add_flag("--no-verify", options->no_verify, "take what was decided as it is: for the log of another version");
   verb->add_flag("--json", options->json, "for programs");
   verb->footer(
       "Exit status 4: a record would be decided otherwise now. 10: the log is damaged.\n"
       "What if: an attempt takes as long as it took, and ends as it ended, on whichever worker; workers are there "
       "when\n"
-      "they were. Costs are a worker's price for the time in which it ran something (busy), or was there and enabled.");
+      "they were. Costs are a worker's price for the time in which it ran something (busy), or was there and enabled.\n"
+      "\n"
+      "Examples:\n"
+      "  rota replay nightly.yaml                               # verify the log of its runs\n"
+      "  rota replay nightly.yaml --policy mode=static_worker   # and what that would have done");
   verb->callback([&exit, options] {
     const Result<Replay> result = replay(*options);
     if (!result.ok()) {
@@ -203,7 +223,12 @@ void add_replay(CLI::App& app, Exit& exit) {
       std::printf("%s %llu records; the state at the end is %s.\n",
                   options->no_verify ? "Applied" : "Verified: decided again and found the same,",
                   static_cast<unsigned long long>(result->records), result->hash.c_str());
-      print_table(*result);
+      if (result->compacted == 0) {
+        print_table(*result);
+      } else {
+        std::printf("It began with a snapshot: the %llu records before it were compacted, so there are no figures.\n",
+                    static_cast<unsigned long long>(result->compacted));
+      }
     }
     exit.status = 0;
   });

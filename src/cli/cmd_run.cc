@@ -226,9 +226,12 @@ void add_run(CLI::App& app, Exit& exit) {
   CLI::App* verb = app.add_subcommand("run", "Run a workflow here, to its end; run again, go on where it stopped");
   auto options = std::make_shared<RunOptions>();
   verb->add_option("FILE", options->file, "the workflow, YAML or JSON")->required();
-  verb->add_option("--state", options->state, "where the run is kept; .rota/<file's name>/ beside the file");
-  verb->add_option("--workers", options->workers, "a fleet's file: workers of these sizes, with real commands");
-  verb->add_option("--jobs", options->jobs, "processors to use; all of this machine's")
+  verb->add_option("--state", options->state, "where the run is kept; otherwise .rota/<file's name>/ beside the file")
+      ->option_text("DIR");
+  verb->add_option("--workers", options->workers, "a fleet's file: workers of these sizes, with real commands")
+      ->option_text("FILE");
+  verb->add_option("--jobs", options->jobs, "processors to use; otherwise all of this machine's")
+      ->option_text("N")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{100'000}))
       ->excludes("--workers");
   verb->add_flag("--dry-run", options->dry_run, "show what would be run");
@@ -241,6 +244,13 @@ void add_run(CLI::App& app, Exit& exit) {
       ->transform(CLI::CheckedTransformer(std::map<std::string, ledger::Durability>{
           {"full", ledger::Durability::kFull}, {"relaxed", ledger::Durability::kRelaxed}}))
       ->option_text("full|relaxed");
+  verb->footer(
+      "Ctrl-C cancels what runs; a second one ends at once. Exit status 1: the workflow failed; 7: it was cancelled.\n"
+      "\n"
+      "Examples:\n"
+      "  rota run nightly.yaml\n"
+      "  rota run nightly.yaml --jobs 4 --state /var/tmp/nightly\n"
+      "  rota run nightly.yaml --json | jq -r .event");
   verb->callback([&exit, options] {
     Result<int> status = run(*options);
     exit.status = status.ok() ? *status : report(status.error());

@@ -22,30 +22,53 @@ int report(const Error& error) {
   return exit_status(error.code);
 }
 
-int run_command(int argc, char** argv) {
-  CLI::App app("Rota: one scheduler, from fiber to fleet.", "rota");
+void say_note(const std::string& note) {
+  if (!note.empty()) std::fprintf(stderr, "rota: %s\n", note.c_str());
+}
+
+CLI::Option* add_where(CLI::App& verb, std::string& where) {
+  return verb.add_option("WHERE", where,
+                         "a workflow's file, a state folder, or a folder with .rota/ in it; otherwise this folder");
+}
+
+void add_commands(CLI::App& app, Exit& exit) {
+  app.description("Rota: one scheduler, from fiber to fleet.");
   app.require_subcommand(1);
   app.footer(
-      "Exit status: 0 success, 1 the workflow failed, 2 the request was wrong, 3 not found, 4 conflict, 5 a limit,\n"
-      "6 too slow, 7 cancelled, 8 not reachable now, 9 not allowed, 10 data or device damaged.");
-  Exit exit;
+      "`rota VERB --help` says more. Exit status: 0 success, 1 the workflow failed, 2 the request was wrong,\n"
+      "3 not found, 4 conflict, 5 a limit, 6 too slow, 7 cancelled, 8 not reachable now, 9 not allowed,\n"
+      "10 data or device damaged.");
   add_run(app, exit);
   add_validate(app, exit);
   add_graph(app, exit);
-  add_config(app, exit);
+  add_status(app, exit);
+  add_logs(app, exit);
   add_explain(app, exit);
+  add_trace(app, exit);
   add_replay(app, exit);
+  add_config(app, exit);
+  add_completion(app, exit);
   add_version(app, exit);
+  add_help_page(app, exit);
+}
+
+int run_command(int argc, char** argv) {
+  CLI::App app("", "rota");
+  Exit exit;
+  add_commands(app, exit);
   // CLI11 would only say that a command is missing.
   std::vector<std::string> names;
-  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
     names.push_back(verb->get_name());
+  }
   if (argc > 1 && argv[1][0] != '-' && std::find(names.begin(), names.end(), argv[1]) == names.end()) {
     const std::string_view near = nearest(argv[1], names);
     std::string text = "'" + printable(argv[1]) + "' is no command of rota";
     if (!near.empty()) text += "; did you mean '" + std::string(near) + "'?";
     text += "\nThere are:";
-    for (const std::string& name : names) text += " " + name;
+    for (const CLI::App* verb : app.get_subcommands([](const CLI::App* each) { return !each->get_group().empty(); })) {
+      text += " " + verb->get_name();
+    }
     return report(Error{ErrorCode::kInvalidArgument, text});
   }
   try {

@@ -3,12 +3,14 @@
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
-#include "ledger/disk_ledger.h"
+#include "host/recovery.h"
+#include "ledger/disk_reader.h"
 
 namespace rota::cli {
 
@@ -26,7 +28,10 @@ class FileSource final : public LogSource {
     if (!record.ok()) return std::move(record).take_error().in(path_);
     return record;
   }
-  void rewind() override { reader_ = fleet::LogReader(bytes_); }
+  Result<fleet::Brain> begin() override {
+    reader_ = fleet::LogReader(bytes_);
+    return fleet::Brain();
+  }
   [[nodiscard]] int permille() const override {
     return bytes_.empty() ? 1000 : static_cast<int>(reader_.byte() * 1000 / bytes_.size());
   }
@@ -39,19 +44,34 @@ class FileSource final : public LogSource {
 
 class LedgerSource final : public LogSource {
  public:
-  LedgerSource(std::string path, std::unique_ptr<ledger::DiskLedger> ledger)
-      : path_(std::move(path)), ledger_(std::move(ledger)) {}
+  LedgerSource(std::string path, ledger::DiskReader reader) : path_(std::move(path)), reader_(std::move(reader)) {}
 
+  Result<fleet::Brain> begin() override {
+    records_.clear();
+    at_ = 0;
+    position_ = {};
+    if (compacted() == 0) return fleet::Brain();
+    Result<std::optional<ledger::Snapshot>> snapshot = reader_.latest_snapshot();
+    if (!snapshot.ok()) return std::move(snapshot).take_error();
+    if (!*snapshot) {
+      return Error{ErrorCode::kCorrupt, path_ + ": its first records are gone, but there is no snapshot of them"};
+    }
+    Result<host::Recovered> recovered = host::decode_snapshot(**snapshot);
+    if (!recovered.ok()) return std::move(recovered).take_error().in(path_);
+    position_ = recovered->position;
+    return std::move(recovered->brain);
+  }
+  [[nodiscard]] std::uint64_t compacted() const override { return reader_.first_index() - 1; }
   Result<const fleet::Record*> next() override {
     if (at_ == records_.size()) {
       records_.clear();
       at_ = 0;
-      if (position_.index == ledger_->last_index()) return static_cast<const fleet::Record*>(nullptr);
-      Result<std::vector<ledger::Record>> more = ledger_->read(position_.index + 1, kReadRecords);
-      if (!more.ok()) return std::move(more).take_error().in(path_);
+      if (position_.index == reader_.last_index()) return static_cast<const fleet::Record*>(nullptr);
+      Result<std::vector<ledger::Record>> more = reader_.read(position_.index + 1, kReadRecords);
+      if (!more.ok()) return std::move(more).take_error();
       if (more->empty()) {
         return Error{ErrorCode::kCorrupt, path_ + ": record " + std::to_string(position_.index + 1) + " is missing; " +
-                                              std::to_string(ledger_->last_index()) + " should be there"};
+                                              std::to_string(reader_.last_index()) + " should be there"};
       }
       records_ = std::move(*more);
     }
@@ -61,19 +81,15 @@ class LedgerSource final : public LogSource {
     record_ = std::move(*record);
     return static_cast<const fleet::Record*>(&record_);
   }
-  void rewind() override {
-    records_.clear();
-    at_ = 0;
-    position_ = {};
-  }
+  Result<void> refresh() override { return reader_.refresh(); }
   [[nodiscard]] int permille() const override {
-    const std::uint64_t last = ledger_->last_index();
+    const std::uint64_t last = reader_.last_index();
     return last == 0 ? 1000 : static_cast<int>(position_.index * 1000 / last);
   }
 
  private:
   std::string path_;
-  std::unique_ptr<ledger::DiskLedger> ledger_;
+  ledger::DiskReader reader_;
   std::vector<ledger::Record> records_;
   std::size_t at_ = 0;
   fleet::LogPosition position_;
@@ -88,17 +104,8 @@ Error system_error(const std::string& path, const std::error_code& error) {
 }
 
 Result<std::unique_ptr<LogSource>> open_ledger(const std::string& path) {
-  ledger::DiskOptions options;
-  options.path = path;
-  options.writer = ledger::Writer::kInPlace;  // Nothing is written.
-  Result<std::unique_ptr<ledger::DiskLedger>> ledger = ledger::DiskLedger::open(options);
-  if (!ledger.ok()) return std::move(ledger).take_error();
-  if ((*ledger)->first_index() > 1) {
-    return Error{ErrorCode::kFailedPrecondition,
-                 "'" + path + "' has its records from " + std::to_string((*ledger)->first_index()) +
-                     " on; those before were compacted, and a replay needs all of them"};
-  }
-  return std::unique_ptr<LogSource>(std::make_unique<LedgerSource>(path, std::move(*ledger)));
+  ROTA_TRY_ASSIGN(ledger::DiskReader reader, ledger::DiskReader::open(path));
+  return std::unique_ptr<LogSource>(std::make_unique<LedgerSource>(path, std::move(reader)));
 }
 
 }  // namespace
@@ -109,15 +116,8 @@ Result<std::unique_ptr<LogSource>> LogSource::open(const std::string& path) {
   if (!std::filesystem::exists(status)) {
     return system_error(path, error ? error : std::make_error_code(std::errc::no_such_file_or_directory));
   }
-  if (std::filesystem::is_directory(status)) {
-    const std::string file = path + "/ledger.db";
-    if (!std::filesystem::exists(file, error)) {
-      return Error{ErrorCode::kNotFound, "'" + path +
-                                             "' has no ledger.db in it: it is not a state folder of Rota; name "
-                                             "one, or a log file"};
-    }
-    return open_ledger(file);
-  }
+  // A ledger that its writer has just made is empty still.
+  if (std::filesystem::path(path).filename() == "ledger.db") return open_ledger(path);
   std::ifstream file(path, std::ios::binary);
   if (!file) return system_error(path, std::error_code(errno, std::generic_category()));
   const std::uintmax_t size = std::filesystem::file_size(path, error);
@@ -138,7 +138,8 @@ Result<std::unique_ptr<LogSource>> LogSource::open(const std::string& path) {
 }
 
 Result<const fleet::Record*> LogSource::find(std::uint64_t index) {
-  rewind();
+  ROTA_TRY_ASSIGN(const fleet::Brain start, begin());
+  (void)start;
   for (;;) {
     ROTA_TRY_ASSIGN(const fleet::Record* record, next());
     if (record == nullptr || record->index == index) return record;

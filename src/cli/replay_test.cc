@@ -17,6 +17,7 @@
 #include "fleet/brain.h"
 #include "fleet/json.h"
 #include "fleet/record.h"
+#include "host/recovery.h"
 #include "ledger/disk_ledger.h"
 
 namespace rota::cli {
@@ -118,14 +119,18 @@ class ReplayTest : public ::testing::Test {
     auto ledger = ledger::DiskLedger::open(options);
     EXPECT_TRUE(ledger.ok()) << ledger.error().message;
     Hash128 chain = fleet::first_chain();
+    fleet::Brain brain;
+    std::string snapshot;
     for (const fleet::Record& record : log) {
       ledger::Record bytes;
       bytes.index = record.index;
       chain = fleet::encode_record(record, chain, bytes.bytes);
       EXPECT_TRUE((*ledger)->append(std::vector{bytes}).ok());
+      EXPECT_TRUE(brain.apply(record).ok());
+      if (record.index == compacted) snapshot = host::encode_snapshot(brain, chain);
     }
     if (compacted > 0) {
-      EXPECT_TRUE((*ledger)->save_snapshot({compacted, "state"}).ok());
+      EXPECT_TRUE((*ledger)->save_snapshot({compacted, snapshot}).ok());
       EXPECT_TRUE((*ledger)->compact(compacted).ok());
     }
     return path;
@@ -208,9 +213,34 @@ TEST_F(ReplayTest, SaysWhatIsWrongWithTheLog) {
   EXPECT_EQ(empty.status, 3);
   EXPECT_THAT(empty.err, HasSubstr("not a state folder"));
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/empty/ledger.db")) << "it only looks";
-  const Said compacted = rota({"replay", state(small_log(), 3)});
-  EXPECT_EQ(compacted.status, 4);
-  EXPECT_THAT(compacted.err, HasSubstr("has its records from 4 on"));
+}
+
+// L-4, B-2: a ledger whose first records were compacted is verified, and explained, from its snapshot on.
+TEST_F(ReplayTest, BeginsWithTheSnapshot) {
+  const std::vector<fleet::Record> log = small_log();
+  const std::string path = state(log, 3);
+  const Said said = rota({"replay", path});
+  EXPECT_EQ(said.status, 0) << said.err;
+  EXPECT_THAT(said.out, HasSubstr("found the same, 2 records"));
+  EXPECT_THAT(said.out, HasSubstr(log.back().post.to_string()));
+  EXPECT_THAT(said.out, HasSubstr("the 3 records before it were compacted"));
+  const Said other = rota({"replay", path, "--policy", "mode=static_worker"});
+  EXPECT_EQ(other.status, 4);
+  EXPECT_THAT(other.err, HasSubstr("has its records from 4 on"));
+  EXPECT_THAT(rota({"explain", path, "report"}).out, HasSubstr("wf-1.2 (report) runs on '"));
+  const Said before = rota({"explain", path, "report", "--at", "2026-11-06T21:20:02Z"});
+  EXPECT_EQ(before.status, 3);
+  EXPECT_THAT(before.err, HasSubstr("compacted"));
+}
+
+// C-2: a ledger that another has open is read all the same, and its user is not disturbed.
+TEST_F(ReplayTest, ReadsWhatIsInUse) {
+  const std::string path = state(small_log());
+  const auto ledger = ledger::DiskLedger::open({.path = path + "/ledger.db"});
+  ASSERT_TRUE(ledger.ok());
+  EXPECT_EQ(rota({"replay", path}).status, 0);
+  EXPECT_EQ(rota({"explain", path, "report"}).status, 0);
+  EXPECT_TRUE((*ledger)->close().ok());
 }
 
 // B-2: what is no policy is said before the log is read.
@@ -274,6 +304,9 @@ TEST_F(ReplayTest, ExplainSaysWhatIsWrong) {
     EXPECT_THAT(said.err, HasSubstr("write it in UTC")) << at;
   }
   EXPECT_EQ(rota({"explain", "train[0]", "--log", folder_ + "/none"}).status, 3);
+  EXPECT_EQ(rota({"explain", path}).status, 2);
+  EXPECT_THAT(rota({"explain", path}).err, HasSubstr("which task?"));
+  EXPECT_EQ(rota({"explain", "train[0]", "report"}).status, 2);
 }
 
 }  // namespace

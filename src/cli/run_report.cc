@@ -15,13 +15,6 @@ using graph::TaskState;
 
 namespace {
 
-std::string state_text(const TaskRow& row) {
-  if (row.skipped) return "skipped";
-  std::string text(graph::to_string(row.state));
-  text.front() = static_cast<char>(text.front() - 'A' + 'a');
-  return text;
-}
-
 std::string padded(std::string text, std::size_t width) {
   if (text.size() < width) text.append(width - text.size(), ' ');
   return text;
@@ -34,6 +27,18 @@ std::string money(std::int64_t microdollars) {
 }
 
 }  // namespace
+
+std::string_view outcome_text(const RunReport& report) {
+  return report.interrupted ? "interrupted" : fleet::to_string(report.outcome);
+}
+
+std::string state_text(const TaskRow& row) {
+  if (row.skipped) return "skipped";
+  if (row.at_worker && row.state == TaskState::kRunning) return "at worker";
+  std::string text(graph::to_string(row.state));
+  text.front() = static_cast<char>(text.front() - 'A' + 'a');
+  return text;
+}
 
 std::string short_time(std::int64_t ns) {
   char text[64];
@@ -68,6 +73,7 @@ RunReport report_of(const fleet::State& state, fleet::WorkflowId id) {
     row.stage = task.stage;
     row.state = task.state;
     row.skipped = task.skipped;
+    row.at_worker = task.at_worker;
     row.attempts = task.attempt;
     if (task.attempt > 0) {
       row.wait_ns = std::max<std::int64_t>(task.assigned_ns - task.since_ns, 0);
@@ -158,7 +164,10 @@ std::string to_table(const RunReport& report, std::size_t most_rows) {
   }
   if (left_out > 0) out += "(" + std::to_string(left_out) + " more tasks are not shown)\n";
   const auto count = [&](TaskState state) { return counts[static_cast<std::size_t>(state)]; };
-  out += "\n" + report.name + " " + std::string(fleet::to_string(report.outcome)) + " in " +
+  out += "\n" + report.name + " " + std::string(outcome_text(report)) +
+         (report.interrupted                           ? " after "
+          : report.outcome == fleet::Outcome::kRunning ? " for "
+                                                       : " in ") +
          short_time(report.elapsed_ns) + ": " + std::to_string(count(TaskState::kSucceeded) - skipped) + " of " +
          std::to_string(report.tasks.size()) + " tasks succeeded";
   if (cached > 0) out += " (" + std::to_string(cached) + " cached)";
@@ -186,6 +195,29 @@ std::string to_table(const RunReport& report, std::size_t most_rows) {
   return out;
 }
 
+std::string tasks_json(const RunReport& report) {
+  std::string out = "[";
+  for (std::size_t i = 0; i < report.tasks.size(); ++i) {
+    const TaskRow& task = report.tasks[i];
+    out += (i > 0 ? ",{\"task\":\"" : "{\"task\":\"") + task.id.to_string() + "\",\"name\":";
+    append_json_string(out, task.name);
+    out += ",\"state\":\"" + state_text(task) + "\",\"attempts\":" + std::to_string(task.attempts) +
+           ",\"wait_ns\":" + std::to_string(task.wait_ns) + ",\"run_ns\":" + std::to_string(task.run_ns) +
+           (task.begun_ns > 0 ? ",\"begun_ns\":" + std::to_string(task.begun_ns) : "") + ",\"worker\":";
+    append_json_string(out, task.worker);
+    if (!task.message.empty()) {
+      out += ",\"message\":";
+      append_json_string(out, task.message);
+    }
+    if (!task.note.empty()) {
+      out += ",\"cached\":" + std::string(task.cached ? "true" : "false") + ",\"cache\":";
+      append_json_string(out, task.note);
+    }
+    out += "}";
+  }
+  return out + "]";
+}
+
 std::string to_json(const RunReport& report) {
   std::string out = "{\"event\":\"Summary\",\"workflow\":\"" + report.workflow.to_string() + "\",\"name\":";
   append_json_string(out, report.name);
@@ -198,26 +230,8 @@ std::string to_json(const RunReport& report) {
     if (i > 0) out += ",";
     append_json_string(out, report.tasks[path.tasks[i]].name);
   }
-  out += "]},\"tasks\":[";
-  for (std::size_t i = 0; i < report.tasks.size(); ++i) {
-    const TaskRow& task = report.tasks[i];
-    out += (i > 0 ? ",{\"task\":\"" : "{\"task\":\"") + task.id.to_string() + "\",\"name\":";
-    append_json_string(out, task.name);
-    out += ",\"state\":\"" + state_text(task) + "\",\"attempts\":" + std::to_string(task.attempts) +
-           ",\"wait_ns\":" + std::to_string(task.wait_ns) + ",\"run_ns\":" + std::to_string(task.run_ns) +
-           ",\"worker\":";
-    append_json_string(out, task.worker);
-    if (!task.message.empty()) {
-      out += ",\"message\":";
-      append_json_string(out, task.message);
-    }
-    if (!task.note.empty()) {
-      out += ",\"cached\":" + std::string(task.cached ? "true" : "false") + ",\"cache\":";
-      append_json_string(out, task.note);
-    }
-    out += "}";
-  }
-  return out + "]}";
+  out += "]},\"tasks\":" + tasks_json(report);
+  return out + "}";
 }
 
 }  // namespace rota::cli

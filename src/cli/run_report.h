@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fleet/event.h"
@@ -23,10 +24,12 @@ struct TaskRow {
   std::uint32_t stage = 0;
   graph::TaskState state = graph::TaskState::kQueued;
   bool skipped = false;
+  bool at_worker = false;           // It was sent to its worker, and waits there for room.
   bool because_of_another = false;  // It ended because one that it needs did.
   std::uint32_t attempts = 0;
-  std::int64_t wait_ns = 0;  // From ready to running.
-  std::int64_t run_ns = 0;   // Of the last attempt.
+  std::int64_t wait_ns = 0;   // From ready to running.
+  std::int64_t run_ns = 0;    // Of the last attempt.
+  std::int64_t begun_ns = 0;  // Wall time of that; 0: not known, or it has not begun.
   std::string worker{};
   std::string message{};  // Of a failure.
   bool cached = false;    // It was not run: an earlier success stands for it.
@@ -37,6 +40,7 @@ struct RunReport {
   fleet::WorkflowId workflow{};
   std::string name{};
   fleet::Outcome outcome = fleet::Outcome::kRunning;
+  bool interrupted = false;                         // It has not ended, and nobody runs it.
   std::vector<TaskRow> tasks{};                     // In the order of the file.
   std::vector<std::vector<std::uint32_t>> needs{};  // By stage.
   std::int64_t elapsed_ns = 0;
@@ -55,6 +59,12 @@ struct CriticalPath {
 
 // The table, with totals, critical path and cost. Beyond `most_rows` only the tasks that did not succeed are shown.
 [[nodiscard]] std::string to_table(const RunReport& report, std::size_t most_rows = 60);
+// "running", "interrupted", "succeeded", ...
+[[nodiscard]] std::string_view outcome_text(const RunReport& report);
+// "running", "at worker", "skipped", ...
+[[nodiscard]] std::string state_text(const TaskRow& row);
+// An array of all tasks.
+[[nodiscard]] std::string tasks_json(const RunReport& report);
 // One line.
 [[nodiscard]] std::string to_json(const RunReport& report);
 

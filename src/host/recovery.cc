@@ -13,6 +13,8 @@ namespace {
 constexpr std::string_view kMagic = "rota host 1\n";
 constexpr std::size_t kReadRecords = 10'000;
 
+}  // namespace
+
 Result<Recovered> decode_snapshot(const ledger::Snapshot& snapshot) {
   const std::string_view bytes = snapshot.bytes;
   const Error corrupt{ErrorCode::kCorrupt, "the snapshot after record " + std::to_string(snapshot.index) +
@@ -31,8 +33,6 @@ Result<Recovered> decode_snapshot(const ledger::Snapshot& snapshot) {
   recovered.position.post = recovered.brain.hash();
   return recovered;
 }
-
-}  // namespace
 
 std::string encode_snapshot(const fleet::Brain& brain, const Hash128& chain) {
   std::string bytes(kMagic);

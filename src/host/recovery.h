@@ -24,6 +24,9 @@ struct Recovered {
 // Corrupt, with the record's index, if the log does not continue the snapshot or itself.
 [[nodiscard]] Result<Recovered> recover(ledger::Ledger& ledger);
 
+// The brain as it was after the snapshot's record. Corrupt if it is not one of a host.
+[[nodiscard]] Result<Recovered> decode_snapshot(const ledger::Snapshot& snapshot);
+
 [[nodiscard]] std::string encode_snapshot(const fleet::Brain& brain, const Hash128& chain);
 
 }  // namespace rota::host

@@ -175,4 +175,26 @@ Result<FileContents> check_file(Connection& connection) {
   return contents;
 }
 
+Result<void> refuse_damage(Connection& connection, const WalTail& tail, const Meta& meta) {
+  // Whoever wrote relaxed did not sync its transactions in order: several of them may be torn.
+  if (!tail.header_damaged && (!tail.middle_damaged || meta.relaxed)) return {};
+  const std::string path = connection.path() + "-wal";
+  const std::string what =
+      tail.header_damaged ? "its header is damaged: the checksum is wrong, and what follows it is not in the main file"
+                          : "frame " + std::to_string(tail.bad_frame) + ", at byte " + std::to_string(tail.damage_at) +
+                                ", is damaged: its checksum is wrong, and later transactions follow it";
+  std::string last = "no record";
+  std::uint64_t expected = 1;
+  if (Result<std::uint64_t> found = connection.number("SELECT ifnull(max(idx), 0) FROM records"); found.ok()) {
+    expected = std::max(*found, meta.base) + 1;
+    last = "record " + std::to_string(expected - 1);
+  }
+  return Error{ErrorCode::kCorrupt, path + ": " + what + ". The last one before it is " + last +
+                                        "; expected at least record " + std::to_string(expected) +
+                                        " behind it. The ledger is not opened and nothing in it was changed; restore "
+                                        "a backup"}
+      .with("index", std::to_string(expected))
+      .with("offset", std::to_string(tail.header_damaged ? 0 : tail.damage_at));
+}
+
 }  // namespace rota::ledger::detail

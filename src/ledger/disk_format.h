@@ -18,6 +18,7 @@
 
 #include "ledger/ledger.h"
 #include "ledger/sqlite_handle.h"
+#include "ledger/wal_tail.h"
 
 namespace rota::ledger::detail {
 
@@ -66,5 +67,8 @@ struct FileContents {
 };
 // Reads everything and holds it against the invariants. REQUIRES: check_identity() was true.
 Result<FileContents> check_file(Connection& connection);
+
+// Corrupt, with index and offset, if the write-ahead log is damaged where whoever wrote it had synced it.
+Result<void> refuse_damage(Connection& connection, const WalTail& tail, const Meta& meta);
 
 }  // namespace rota::ledger::detail

@@ -52,7 +52,11 @@ Result<void> DiskStore::start() {
                                           "-wal is not: the main file is lost. Restore a backup, or move both away"};
   }
   if (empty_file(options_.path)) {
-    if (tail.header_damaged || tail.middle_damaged) return refuse_damage(tail, {});
+    if (tail.header_damaged || tail.middle_damaged) {
+      ROTA_TRY_ASSIGN(const std::unique_ptr<Connection> lost,
+                      Connection::open(options_.path, Connection::Mode::kCreate, options_.vfs));
+      return refuse_damage(*lost, tail, {});
+    }
     ROTA_TRY(make_file());
     recovery_.created = true;
   }
@@ -114,31 +118,9 @@ Result<void> DiskStore::set_up() {
   return {};
 }
 
-Result<void> DiskStore::refuse_damage(const WalTail& tail, const Meta& meta) {
-  // Whoever wrote relaxed did not sync its transactions in order: several of them may be torn.
-  if (!tail.header_damaged && (!tail.middle_damaged || meta.relaxed)) return {};
-  const std::string path = options_.path + "-wal";
-  const std::string what =
-      tail.header_damaged ? "its header is damaged: the checksum is wrong, and what follows it is not in the main file"
-                          : "frame " + text(tail.bad_frame) + ", at byte " + text(tail.damage_at) +
-                                ", is damaged: its checksum is wrong, and later transactions follow it";
-  std::string last = "no record";
-  std::uint64_t expected = 1;
-  if (Result<std::uint64_t> found = connection_->number("SELECT ifnull(max(idx), 0) FROM records"); found.ok()) {
-    expected = std::max(*found, meta.base) + 1;
-    last = "record " + text(expected - 1);
-  }
-  return Error{ErrorCode::kCorrupt, path + ": " + what + ". The last one before it is " + last +
-                                        "; expected at least record " + text(expected) +
-                                        " behind it. The ledger is not opened and nothing in it was changed; restore "
-                                        "a backup"}
-      .with("index", text(expected))
-      .with("offset", text(tail.header_damaged ? 0 : tail.damage_at));
-}
-
 Result<void> DiskStore::recover(const WalTail& tail) {
   ROTA_TRY_ASSIGN(const Meta meta, read_meta(*connection_));
-  ROTA_TRY(refuse_damage(tail, meta));
+  ROTA_TRY(refuse_damage(*connection_, tail, meta));
   ROTA_TRY_ASSIGN(const FileContents contents, check_file(*connection_));
   meta_ = contents.meta;
   last_ = contents.last_index;

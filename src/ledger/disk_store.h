@@ -78,7 +78,6 @@ class DiskStore {
   Result<void> make_file();
   Result<void> set_up();
   Result<void> recover(const WalTail& tail);
-  Result<void> refuse_damage(const WalTail& tail, const Meta& meta);
   // Runs body in a transaction, with the mark if a checkpoint is due after it.
   template <class Body>
   Result<void> transact(Body&& body);

@@ -20,7 +20,12 @@ std::string who_am_i() {
   return "process " + std::to_string(::getpid()) + " (" + program_invocation_short_name + ") on " + host.data();
 }
 
-std::string holder(int fd) {
+// Tries of take() while others only ask who has it; each of those has it for microseconds. At the bound it is a
+// conflict: somebody asks without an end.
+constexpr int kMostTries = 1000;
+constexpr ::useconds_t kPauseUs = 100;
+
+std::string name_in(int fd) {
   std::array<char, 512> text;
   const ssize_t size = ::pread(fd, text.data(), text.size(), 0);
   // The holder has the lock before it has written its name.
@@ -37,10 +42,16 @@ Result<FileLock> FileLock::take(const std::string& path, const std::string& what
   FileLock lock;
   lock.fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (lock.fd_ < 0) return fiber::detail::os_error(errno, "open " + path);
-  while (::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) {
+  for (int tries = 0; ::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0;) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return fiber::detail::os_error(errno, "lock " + path);
-    const std::string who = holder(lock.fd_);
+    if (++tries < kMostTries && ::flock(lock.fd_, LOCK_SH | LOCK_NB) == 0) {
+      // Given back before the pause: two who want it must not wait for each other's share.
+      (void)::flock(lock.fd_, LOCK_UN);
+      ::usleep(kPauseUs);
+      continue;
+    }
+    const std::string who = name_in(lock.fd_);
     return Error{ErrorCode::kConflict, what + " is in use by " + who + "; one process at a time has it open"}
         .with("holder", who)
         .with("lock", path);
@@ -49,6 +60,21 @@ Result<FileLock> FileLock::take(const std::string& path, const std::string& what
   const std::string me = who_am_i();
   if (::ftruncate(lock.fd_, 0) == 0) (void)!::pwrite(lock.fd_, me.data(), me.size(), 0);
   return lock;
+}
+
+Result<std::optional<std::string>> FileLock::holder(const std::string& path) {
+  FileLock lock;
+  lock.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (lock.fd_ < 0) {
+    if (errno == ENOENT) return std::optional<std::string>();
+    return fiber::detail::os_error(errno, "open " + path);
+  }
+  while (::flock(lock.fd_, LOCK_SH | LOCK_NB) != 0) {
+    if (errno == EINTR) continue;
+    if (errno != EWOULDBLOCK) return fiber::detail::os_error(errno, "lock " + path);
+    return std::optional(name_in(lock.fd_));
+  }
+  return std::optional<std::string>();  // Closing the file gives the share back.
 }
 
 }  // namespace rota::ledger::detail

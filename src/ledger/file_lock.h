@@ -3,8 +3,12 @@
 // A file beside the ledger is locked with flock() and says who has it. The system releases the lock when the process
 // ends, however it ends; the file stays, and what it says then is old and believed by nobody. Two openings by one
 // process exclude each other too.
+//
+// Whoever only asks (holder()) has a shared lock for that moment. It is no owner: take() tells the two apart, since it
+// could share the lock with one who asks, and tries again.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -24,6 +28,8 @@ class FileLock {
 
   // Conflict if it is taken, with the holder's process, program and machine.
   static Result<FileLock> take(const std::string& path, const std::string& what);
+  // Who has it now: process, program and machine. None: nobody. Makes and changes nothing.
+  static Result<std::optional<std::string>> holder(const std::string& path);
 
  private:
   int fd_ = -1;

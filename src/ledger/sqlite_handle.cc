@@ -48,13 +48,29 @@ Result<std::unique_ptr<Connection>> Connection::open(const std::string& path, Mo
   std::unique_ptr<Connection> connection(new Connection(path));
   int flags = mode == Mode::kRead ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
   if (mode == Mode::kCreate) flags |= SQLITE_OPEN_CREATE;
-  // NOMUTEX: whoever has a Connection has it alone.
-  if (sqlite3_open_v2(path.c_str(), &connection->raw_, flags | SQLITE_OPEN_NOMUTEX, vfs) != SQLITE_OK) {
-    return connection->error("open");
-  }
-  sqlite3_extended_result_codes(connection->raw_, 1);
-  sqlite3_busy_timeout(connection->raw_, kBusyMs);
+  ROTA_TRY(connection->connect(path, flags, vfs));
   return connection;
+}
+
+Result<std::unique_ptr<Connection>> Connection::open_with(const std::string& path, std::string_view parameters,
+                                                          const char* vfs) {
+  std::unique_ptr<Connection> connection(new Connection(path));
+  std::string uri = "file:";
+  for (const char c : path) {
+    // What a URI means something by, as its hexadecimal number.
+    uri += c == '%' ? "%25" : c == '?' ? "%3f" : c == '#' ? "%23" : std::string(1, c);
+  }
+  uri.append("?").append(parameters);
+  ROTA_TRY(connection->connect(uri, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, vfs));
+  return connection;
+}
+
+Result<void> Connection::connect(const std::string& name, int flags, const char* vfs) {
+  // NOMUTEX: whoever has a Connection has it alone.
+  if (sqlite3_open_v2(name.c_str(), &raw_, flags | SQLITE_OPEN_NOMUTEX, vfs) != SQLITE_OK) return error("open");
+  sqlite3_extended_result_codes(raw_, 1);
+  sqlite3_busy_timeout(raw_, kBusyMs);
+  return {};
 }
 
 Connection::~Connection() {

@@ -61,6 +61,9 @@ class Connection {
 
   // `vfs` null is SQLite's own. It waits a second for a lock that another program has.
   static Result<std::unique_ptr<Connection>> open(const std::string& path, Mode mode, const char* vfs);
+  // Reads only, with parameters of SQLite's URIs: "mode=ro&immutable=1".
+  static Result<std::unique_ptr<Connection>> open_with(const std::string& path, std::string_view parameters,
+                                                       const char* vfs);
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
   ~Connection();
@@ -91,6 +94,7 @@ class Connection {
 
  private:
   explicit Connection(std::string path) : path_(std::move(path)) {}
+  Result<void> connect(const std::string& name, int flags, const char* vfs);
   void roll_back();
 
   const std::string path_;

@@ -108,6 +108,14 @@ class ConsumerTest(unittest.TestCase):
                 for folder, _, names in os.walk(os.path.join(ROOT, "include")) for name in names if name.endswith(".h")}
         self.assertEqual(installed, ours)
 
+    def test_the_command_comes_with_its_manual_and_completions(self):
+        for name, has in (("share/man/man1/rota.1", ".SH EXIT STATUS"),
+                          ("share/bash-completion/completions/rota", "complete -F _rota rota"),
+                          ("share/zsh/site-functions/_rota", "#compdef rota"),
+                          ("share/fish/vendor_completions.d/rota.fish", "complete -c rota")):
+            with open(os.path.join(PREFIX, name), encoding="utf-8") as file:
+                self.assertIn(has, file.read())
+
     def test_installed_files_name_no_folder_of_the_build(self):
         for folder, _, names in os.walk(os.path.join(PREFIX, "lib")):
             for name in names:

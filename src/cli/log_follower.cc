@@ -1,0 +1,83 @@
+#include "cli/log_follower.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+namespace rota::cli {
+
+namespace {
+
+constexpr std::size_t kPiece = std::size_t{1} << 20;
+constexpr std::size_t kCompared = 256;
+constexpr std::string_view kNotice = " bytes of output were dropped here;";
+
+}  // namespace
+
+Result<std::string> LogFollower::read(std::uint64_t from, std::size_t most) const {
+  const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    if (errno == ENOENT) return std::string();
+    const std::error_code error(errno, std::generic_category());
+    return Error{errno == EACCES ? ErrorCode::kPermissionDenied : ErrorCode::kIoError,
+                 "'" + path_ + "': " + error.message()};
+  }
+  std::string bytes(most, '\0');
+  std::size_t size = 0;
+  while (size < most) {
+    const ssize_t got = ::pread(fd, bytes.data() + size, most - size, static_cast<off_t>(from + size));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      const std::error_code error(errno, std::generic_category());
+      ::close(fd);
+      return Error{ErrorCode::kIoError, "'" + path_ + "': " + error.message()};
+    }
+    if (got == 0) break;
+    size += static_cast<std::size_t>(got);
+  }
+  ::close(fd);
+  bytes.resize(size);
+  return bytes;
+}
+
+Result<std::string> LogFollower::more() {
+  ROTA_TRY_ASSIGN(std::string bytes, read(offset_, kPiece));
+  offset_ += bytes.size();
+  last_ +=
+      bytes.size() > kCompared ? std::string_view(bytes).substr(bytes.size() - kCompared) : std::string_view(bytes);
+  if (last_.size() > kCompared) last_.erase(0, last_.size() - kCompared);
+  return bytes;
+}
+
+Result<std::string> LogFollower::rest() {
+  if (!std::exchange(checked_, true) && offset_ > 0) {
+    ROTA_TRY_ASSIGN(const std::string there, read(offset_ - last_.size(), last_.size()));
+    if (there != last_) {
+      // The file is within its bound, or somebody has chosen a bound that fits into memory (output.h).
+      ROTA_TRY_ASSIGN(const std::string all, read(0, static_cast<std::size_t>(offset_) + kPiece));
+      const std::size_t notice = all.find(kNotice);
+      const std::size_t begin = notice == std::string::npos ? std::string::npos : all.rfind('\n', notice);
+      offset_ = begin == std::string::npos ? offset_ : begin;
+    }
+  }
+  return more();
+}
+
+std::string_view last_lines(std::string_view text, std::size_t lines) {
+  if (lines == 0) return {};
+  std::size_t begin = text.size();
+  if (text.ends_with('\n')) --begin;  // It ends the last line, and begins no other.
+  for (; lines > 0; --lines) {
+    if (begin == 0) return text;
+    begin = text.rfind('\n', begin - 1);
+    if (begin == std::string_view::npos) return text;
+  }
+  return text.substr(begin + 1);
+}
+
+}  // namespace rota::cli

@@ -1,0 +1,143 @@
+#include "cli/places.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "base/json_text.h"
+#include "fleet/record.h"
+
+namespace rota::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kLedger = "ledger.db";
+constexpr std::string_view kStates = ".rota";
+constexpr std::string_view kSqliteMagic = "SQLite format 3";
+
+bool has_ledger(const fs::path& folder) {
+  std::error_code error;
+  return fs::is_regular_file(folder / kLedger, error);
+}
+
+// Writes go to the log beside the ledger first.
+fs::file_time_type changed(const Place& place) {
+  fs::file_time_type latest = fs::file_time_type::min();
+  for (const char* suffix : {"", "-wal"}) {
+    std::error_code error;
+    const fs::file_time_type time = fs::last_write_time(place.log + suffix, error);
+    if (!error) latest = std::max(latest, time);
+  }
+  return latest;
+}
+
+Place place_of(const fs::path& folder) {
+  fs::path clean = folder.lexically_normal();
+  if (!clean.has_filename()) clean = clean.parent_path();  // It was written with a slash at its end.
+  Place place{clean.string(), (clean / kLedger).string(), clean.string()};
+  if (clean.parent_path().filename() == kStates) place.name = clean.filename().string();
+  return place;
+}
+
+// Folders of `states` with a ledger in them.
+std::vector<Place> places_in(const fs::path& states) {
+  std::vector<Place> found;
+  std::error_code error;
+  for (fs::directory_iterator it(states, error), end; !error && it != end; it.increment(error)) {
+    if (has_ledger(it->path())) found.push_back(place_of(it->path()));
+  }
+  std::sort(found.begin(), found.end(), [](const Place& a, const Place& b) {
+    const auto at = changed(a);
+    const auto bt = changed(b);
+    return at != bt ? at > bt : a.folder < b.folder;
+  });
+  return found;
+}
+
+std::string first_bytes(const fs::path& path) {
+  std::string bytes(16, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  bytes.resize(static_cast<std::size_t>(std::max<std::streamsize>(file.gcount(), 0)));
+  return bytes;
+}
+
+std::string as_written(const std::string& text) { return "'" + printable(text, 300) + "'"; }
+
+Result<std::vector<Place>> find_in_folder(const fs::path& folder, const std::string& written) {
+  if (has_ledger(folder)) return std::vector{place_of(folder)};
+  std::error_code error;
+  const fs::path absolute = fs::absolute(folder, error).lexically_normal();
+  const bool is_states = (absolute.has_filename() ? absolute : absolute.parent_path()).filename() == kStates;
+  std::vector<Place> found = places_in(is_states ? folder : folder / kStates);
+  if (!found.empty()) return found;
+  return Error{
+      ErrorCode::kNotFound,
+      (written.empty() ? std::string("nothing was run in this folder") : "there is no run in " + written) +
+          ": it is not a state folder of Rota (no ledger.db) and has none in .rota/. `rota run FILE` makes one "
+          "beside the file; if it was run with --state DIR, name DIR"};
+}
+
+}  // namespace
+
+std::string state_folder_of(const std::string& workflow_path) {
+  std::error_code error;
+  fs::path path = fs::canonical(workflow_path, error);
+  if (error) path = workflow_path;
+  fs::path parent = path.parent_path();
+  return ((parent.empty() ? fs::path(".") : parent) / kStates / path.filename()).lexically_normal().string();
+}
+
+Result<std::vector<Place>> find_places(const std::string& where) {
+  if (where.empty()) return find_in_folder(".", "");
+  std::error_code error;
+  const fs::path path = where;
+  const fs::file_status status = fs::status(path, error);
+  if (fs::is_directory(status)) return find_in_folder(path, as_written(where));
+  if (fs::exists(status)) {
+    const std::string begin = first_bytes(path);
+    const fs::path parent = path.parent_path();
+    if (begin.starts_with(kSqliteMagic) || begin.starts_with(fleet::kLogMagic) || path.extension() == ".log") {
+      return std::vector{Place{parent.empty() ? "." : parent.string(), where, where}};
+    }
+  }
+  const std::string state = state_folder_of(where);
+  if (has_ledger(state)) return std::vector{place_of(state)};
+  if (!fs::exists(status)) {
+    return Error{ErrorCode::kNotFound, as_written(where) +
+                                           ": No such file or folder; name a workflow's file, a state folder, or a "
+                                           "folder with .rota/ in it"};
+  }
+  return Error{ErrorCode::kNotFound, as_written(where) + " has not been run: there is no " + state +
+                                         ". `rota run` makes it; if it was run with --state DIR, name DIR"};
+}
+
+Result<Place> find_place(const std::string& where, std::string* note) {
+  ROTA_TRY_ASSIGN(std::vector<Place> places, find_places(where));
+  if (note != nullptr && places.size() > 1) {
+    *note = "of " + std::to_string(places.size()) + " runs here the latest is meant, that of " + places.front().name;
+  }
+  return std::move(places.front());
+}
+
+bool is_place(const std::string& text) {
+  if (text.empty()) return false;
+  if (find_places(text).ok()) return true;
+  // Not a place that has a run, but meant as one: what is said of it then is more useful than that there is no such
+  // task. A file or folder that has a task's name by chance is not meant.
+  const std::string extension = fs::path(text).extension();
+  return extension == ".yaml" || extension == ".yml" || extension == ".json" || extension == ".log" ||
+         extension == ".db" || text.starts_with("./") || text.starts_with("/") || text.starts_with("../") ||
+         text == "." || text == "..";
+}
+
+void sort_out(std::string& where, std::vector<std::string>& tasks) {
+  if (where.empty() || is_place(where)) return;
+  tasks.insert(tasks.begin(), std::exchange(where, {}));
+}
+
+}  // namespace rota::cli

@@ -1,0 +1,125 @@
+#include "cli/timeline.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "fleet/explain.h"
+#include "fleet/figures.h"
+
+namespace rota::cli {
+
+void Timeline::add(const fleet::TaskAssigned& event, fleet::TaskId task, std::uint32_t attempt,
+                   const fleet::Record& record, const fleet::State& state) {
+  Attempt made;
+  made.task = task;
+  made.attempt = attempt;
+  made.worker = event.worker;
+  made.log_task = event.task;
+  made.log_attempt = event.attempt;
+  made.assigned_ns = made.ready_ns = record.wall_ns;
+  made.why = fleet::explain_assignment(event, state);
+  // A workflow that this very record forgot has no names any more.
+  if (const fleet::Task* found = state.find(task)) {
+    made.ready_ns = std::min(found->since_ns, record.wall_ns);
+    made.name = state.at(task.workflow()).name_of(*found);
+  }
+  by_task_[task].push_back(attempts_.size());
+  attempts_.push_back(std::move(made));
+}
+
+void Timeline::end(fleet::TaskId task, const fleet::Record& record, std::string how, std::string message) {
+  const auto found = by_task_.find(task);
+  if (found == by_task_.end()) return;
+  Attempt& attempt = attempts_[found->second.back()];
+  if (attempt.ended_ns != 0) return;  // It was not running.
+  attempt.ended_ns = record.wall_ns;
+  attempt.end = std::move(how);
+  attempt.message = std::move(message);
+  if (attempt.begun_ns != 0) --running_;
+}
+
+void Timeline::see(const fleet::Record& record, const fleet::State& state) {
+  if (first_ns_ == 0) first_ns_ = record.wall_ns;
+  last_ns_ = record.wall_ns;
+  const auto* reported = std::get_if<fleet::ReportFailed>(&record.command);
+  for (const fleet::Event& event : record.events) {
+    if (const auto* assigned = std::get_if<fleet::TaskAssigned>(&event)) {
+      add(*assigned, assigned->task, assigned->attempt, record, state);
+      for (const fleet::Member& member : assigned->members) add(*assigned, member.task, member.attempt, record, state);
+    }
+    fleet::each_begun(event, state, [&](fleet::TaskId task, std::uint32_t) {
+      const auto found = by_task_.find(task);
+      if (found == by_task_.end()) return;  // It was assigned before the first record that was seen.
+      Attempt& attempt = attempts_[found->second.back()];
+      if (attempt.begun_ns != 0 || attempt.ended_ns != 0) return;
+      attempt.begun_ns = record.wall_ns;
+      ++running_;
+    });
+    if (const auto* succeeded = std::get_if<fleet::TaskSucceeded>(&event)) {
+      end(succeeded->task, record, "succeeded");
+    } else if (const auto* failed = std::get_if<fleet::TaskFailed>(&event)) {
+      end(failed->task, record, "failed", failed->message);
+    } else if (const auto* cancelled = std::get_if<fleet::TaskCancelled>(&event)) {
+      end(cancelled->task, record, "cancelled");
+    } else if (const auto* requeued = std::get_if<fleet::TaskRequeued>(&event)) {
+      const bool said = reported != nullptr && reported->task == requeued->task;
+      end(requeued->task, record, "requeued: " + std::string(fleet::to_string(requeued->reason)),
+          said ? reported->message : "");
+    }
+  }
+  const Load now{record.wall_ns, static_cast<std::int64_t>(state.board().ready()), running_};
+  if (!loads_.empty() && loads_.back().ready == now.ready && loads_.back().running == now.running) return;
+  if (!loads_.empty() && loads_.back().at_ns == now.at_ns) loads_.pop_back();
+  loads_.push_back(now);
+}
+
+const Attempt* Timeline::find(fleet::TaskId task, std::uint32_t number) const {
+  const auto found = by_task_.find(task);
+  if (found == by_task_.end()) return nullptr;
+  if (number == 0) return &attempts_[found->second.back()];
+  for (const std::size_t i : found->second) {
+    if (attempts_[i].attempt == number) return &attempts_[i];
+  }
+  return nullptr;
+}
+
+void Timeline::correct(RunReport& report, std::int64_t now_ns) const {
+  for (TaskRow& row : report.tasks) {
+    const Attempt* attempt = row.attempts == 0 ? nullptr : find(row.id, row.attempts);
+    if (attempt == nullptr) continue;
+    const std::int64_t end_ns = attempt->ended_ns != 0 ? attempt->ended_ns : now_ns;
+    const std::int64_t begin_ns = attempt->begun_ns != 0 ? attempt->begun_ns : end_ns;
+    row.wait_ns = std::max<std::int64_t>(begin_ns - attempt->ready_ns, 0);
+    row.run_ns = std::max<std::int64_t>(end_ns - begin_ns, 0);
+    row.begun_ns = attempt->begun_ns;
+  }
+}
+
+Result<void> read_more(LogSource& source, RunLog& log) {
+  for (;;) {
+    ROTA_TRY_ASSIGN(const fleet::Record* record, source.next());
+    if (record == nullptr) return {};
+    ROTA_TRY(log.brain.apply(*record));
+    log.timeline.see(*record, log.brain.state());
+  }
+}
+
+Result<RunLog> read_log(LogSource& source, ProgressLine& progress) {
+  RunLog log;
+  ROTA_TRY_ASSIGN(log.brain, source.begin());
+  for (;;) {
+    ROTA_TRY_ASSIGN(const fleet::Record* record, source.next());
+    if (record == nullptr) return log;
+    ROTA_TRY(log.brain.apply(*record));
+    log.timeline.see(*record, log.brain.state());
+    if (record->index % 4096 == 0) progress.show("reading " + std::to_string(source.permille() / 10) + " %");
+  }
+}
+
+fleet::WorkflowId latest_workflow(const fleet::State& state) {
+  fleet::WorkflowId latest;
+  state.each_workflow([&](const fleet::Workflow& workflow) { latest = workflow.id; });
+  return latest;
+}
+
+}  // namespace rota::cli

@@ -1,0 +1,355 @@
+"""`rota status`, `logs`, `explain`, `trace`, `replay` and `completion`, as a user runs them: beside a run that goes on, and
+after it (dev build)."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from run_test import LIMIT_S, ROOT, ROTA, RunCase, graph, stages  # noqa: E402
+
+# Says that it runs, and goes on until the file `go` is there.
+HELD = "echo held; touch held; while [ ! -e go ]; do sleep 0.02; done; echo released"
+
+
+class VerbCase(RunCase):
+    def ok(self, *arguments):
+        done = self.rota(*arguments)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertNotIn("\x1b", done.stdout + done.stderr, "no control characters in a pipe")
+        return done.stdout
+
+    def refused(self, status, *arguments):
+        done = self.rota(*arguments)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        self.assertEqual(done.stdout, "")
+        self.assertTrue(done.stderr.startswith("rota: "), done.stderr)
+        return done.stderr
+
+    def status(self, *arguments):
+        return json.loads(self.ok("status", "--json", *arguments))["runs"]
+
+    def files(self, folder):
+        found = {}
+        for where, _, names in os.walk(self.path(folder)):
+            for name in names:
+                with open(os.path.join(where, name), "rb") as file:
+                    found[os.path.relpath(os.path.join(where, name), self.folder)] = file.read()
+        return found
+
+    def start_held(self):
+        """A run that waits in the task `held` until the file `go` is there."""
+        self.write("w.yaml", graph("first: {run: echo one; echo two}", f"held: {{needs: first, run: '{HELD}'}}",
+                                   "last: {needs: held, run: echo the end}"))
+        process = self.start("run", "w.yaml")
+        self.wait_for(lambda: os.path.exists(self.path("held")))
+        return process
+
+    def release(self, process):
+        self.write("go", "")
+        output, _ = process.communicate(timeout=LIMIT_S)
+        self.assertEqual(process.returncode, 0, output)
+
+
+class WhileItRuns(VerbCase):
+    # C-2: from another terminal, without disturbing the run.
+    def test_status_logs_explain_trace_and_replay(self):
+        process = self.start_held()
+        table = self.ok("status")
+        self.assertRegex(table, r"w\.yaml +wf-1 w +running ")
+        self.assertRegex(table, r"held +running +1 ")
+        self.assertIn("running now:\n  held on local since ", table)
+        self.assertIn(f"It is run by process {process.pid} (rota)", table)
+        (run,) = self.status("w.yaml")
+        self.assertTrue(run["in_use"])
+        self.assertEqual(run["workflows"][0]["outcome"], "running")
+        self.assertEqual(run["workflows"][0]["counts"], {"running": 1, "succeeded": 1, "queued": 1})
+        self.assertEqual([task["state"] for task in run["workflows"][0]["tasks"]], ["succeeded", "running", "queued"])
+
+        self.assertEqual(self.ok("logs", "first"), "one\ntwo\n")
+        self.wait_for(lambda: self.rota("logs", "held").stdout == "held\n")
+        done = self.rota("logs", "w.yaml", "last")
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+        self.assertIn("last has not run: wf-1.2 (last) waits for 1 stage", done.stderr)
+        self.assertIn("runs on 'local'", self.ok("explain", "held"))
+        self.assertIn("waits for 1 stage that has not succeeded: held", self.ok("explain", "w.yaml", "last"))
+        self.assertIn("Verified", self.ok("replay"))
+        slices = [event for event in json.loads(self.ok("trace"))["traceEvents"] if event["ph"] == "X"]
+        self.assertEqual([(each["name"], each["args"]["outcome"]) for each in slices],
+                         [("first", "succeeded"), ("held", "running")])
+        self.release(process)
+        self.assertRegex(self.ok("status"), r"w\.yaml +wf-1 w +succeeded ")
+
+    # C-2: following ends with the task.
+    def test_follow(self):
+        process = self.start_held()
+        follower = self.start("logs", "held", "-f")
+        self.assertEqual(follower.stdout.readline(), "held\n")
+        everything = self.start("logs", "--follow", "--json")
+        self.release(process)
+        rest, _ = follower.communicate(timeout=LIMIT_S)
+        self.assertEqual((follower.returncode, rest), (0, "released\n"))
+        lines, _ = everything.communicate(timeout=LIMIT_S)
+        self.assertEqual(everything.returncode, 0, lines)
+        said = [json.loads(line) for line in lines.splitlines()]
+        self.assertEqual([(each["name"], each["line"]) for each in said if "line" in each],
+                         [("first", "one"), ("first", "two"), ("held", "held"), ("held", "released"),
+                          ("last", "the end")])
+
+    # C-1, C-2: what a kill has left is interrupted, is looked at without a change, and goes on afterwards.
+    def test_after_a_kill(self):
+        process = self.start_held()
+        self.wait_for(lambda: self.rota("logs", "held").stdout == "held\n")  # What is on its way is lost with it.
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        before = self.files(".rota")
+        self.assertIn(".rota/w.yaml/ledger.db-wal", before, "the log was not brought in")
+        self.assertRegex(self.ok("status"), r"w\.yaml +wf-1 w +interrupted ")
+        self.assertIn("`rota run` goes on where it stopped", self.ok("status", "w.yaml"))
+        done = self.rota("logs", "held", "-f")
+        self.assertEqual((done.returncode, done.stdout), (0, "held\n"))
+        self.assertIn("nobody runs it any more", done.stderr)
+        self.ok("explain", "held")
+        self.ok("trace")
+        self.ok("replay")
+        self.assertEqual(self.files(".rota"), before)
+        self.write("go", "")
+        self.assertEqual(self.rota("run", "w.yaml").returncode, 0)
+        self.assertEqual(self.status()[0]["workflows"][0]["outcome"], "succeeded")
+
+    # A run can be started at any moment, however often somebody looks.
+    def test_looking_does_not_keep_a_run_from_starting(self):
+        self.write("w.yaml", stages("{name: a, run: 'true'}"))
+        self.assertEqual(self.rota("run", "w.yaml").returncode, 0)
+        lookers = [subprocess.Popen(["bash", "-c", f"while :; do {ROTA} status > /dev/null 2> said || exit; done"],
+                                    cwd=self.folder) for _ in range(2)]
+        for looker in lookers:
+            self.addCleanup(looker.wait)
+            self.addCleanup(looker.kill)
+        for _ in range(5):
+            done = self.rota("run", "w.yaml")
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for looker in lookers:
+            self.assertIsNone(looker.poll(), "a look has failed: " + self.read("said"))
+
+
+class Status(VerbCase):
+    def test_nothing_there(self):
+        self.assertIn("nothing was run in this folder", self.refused(3, "status"))
+        self.assertIn("`rota run FILE` makes one", self.refused(3, "status", "."))
+        self.assertIn("No such file or folder", self.refused(3, "status", "w.yaml"))
+        self.write("w.yaml", stages("{name: a, run: 'true'}"))
+        self.assertIn("has not been run", self.refused(3, "status", "w.yaml"))
+        for verb in ("logs", "trace", "replay"):
+            self.refused(3, verb)
+        self.refused(3, "explain", "a")
+        self.assertFalse(os.path.exists(self.path(".rota")), "it only looks")
+
+    # C-2: by file, by state folder, by the folder around; several workflows; older runs.
+    def test_all_the_ways_to_name_it(self):
+        self.write("a.yaml", stages("{name: x, run: 'true'}"))
+        self.write("b.yaml", stages("{name: y, run: exit 1, max_attempts: 1}"))
+        for _ in range(2):
+            self.assertEqual(self.rota("run", "a.yaml").returncode, 0)
+        self.assertEqual(self.rota("run", "b.yaml").returncode, 1)
+        self.assertEqual(self.rota("run", "a.yaml", "--state", "elsewhere").returncode, 0)
+        self.assertEqual([run["name"] for run in self.status()], ["b.yaml", "a.yaml"], "the latest first")
+        for where in ("a.yaml", ".rota/a.yaml", ".rota/a.yaml/ledger.db", "./a.yaml"):
+            (run,) = self.status(where)
+            self.assertEqual([each["workflow"] for each in run["workflows"]], ["wf-2"], where)
+            self.assertEqual([task["name"] for task in run["workflows"][0]["tasks"]], ["x"], where)
+        (run,) = self.status("--all", "a.yaml")
+        self.assertEqual([each["workflow"] for each in run["workflows"]], ["wf-2", "wf-1"])
+        self.assertIn("1 older runs are not shown; --all", self.ok("status", "a.yaml"))
+        table = self.ok("status")
+        self.assertRegex(table, r"a\.yaml +wf-2 a +succeeded .* 1 succeeded")
+        self.assertRegex(table, r"b\.yaml +wf-1 b +failed .* 1 failed")
+        self.assertEqual(len(self.status("elsewhere")), 1)
+        # The file is gone, its run is not.
+        os.remove(self.path("a.yaml"))
+        self.assertEqual(self.status("a.yaml")[0]["name"], "a.yaml")
+        # Of several the latest is meant, and that is said.
+        done = self.rota("explain", "y")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("of 2 runs here the latest is meant, that of b.yaml", done.stderr)
+
+    def test_a_damaged_ledger(self):
+        self.write("a.yaml", stages("{name: x, run: 'true'}"))
+        self.write("b.yaml", stages("{name: x, run: 'true'}"))
+        for name in ("a.yaml", "b.yaml"):
+            self.assertEqual(self.rota("run", name).returncode, 0)
+        ledger = self.path(".rota/a.yaml/ledger.db")
+        with open(ledger, "r+b") as file:
+            text = file.read()
+            at = text.rindex(b"true")  # In the record of the submission.
+            file.seek(at)
+            file.write(b"fals")
+        self.refused(10, "status", "a.yaml")
+        done = self.rota("status")
+        self.assertEqual(done.returncode, 10, done.stdout)
+        self.assertRegex(done.stdout, r"a\.yaml +- +unreadable ")
+        self.assertRegex(done.stdout, r"b\.yaml +wf-1 b +succeeded ")
+
+
+class Logs(VerbCase):
+    def run_three(self):
+        self.write("w.yaml", graph("a: {run: printf \"one\\ntwo\\nthree\\n\"}",
+                                   "b: {matrix: {i: [x, y]}, run: 'echo ${matrix.i}'}",
+                                   "c: {run: 'echo try $ROTA_ATTEMPT; exit 1', max_attempts: 2}",
+                                   "d: {run: 'true'}", "e: {needs: a, condition: '1 == 2', run: echo never}"))
+        self.assertEqual(self.rota("run", "w.yaml").returncode, 1)
+
+    # C-2: by name, id, stage, attempt, outcome.
+    def test_which(self):
+        self.run_three()
+        self.assertEqual(self.ok("logs", "a"), "one\ntwo\nthree\n")
+        self.assertEqual(self.ok("logs", "wf-1.0"), "one\ntwo\nthree\n")
+        self.assertEqual(self.ok("logs", "w/a", "--tail", "2"), "two\nthree\n")
+        self.assertEqual(self.ok("logs", "a", "--tail", "0"), "")
+        self.assertEqual(self.ok("logs", "b"), "b[0] | x\nb[1] | y\n")
+        self.assertEqual(self.ok("logs", "w.yaml", "b[1]", "a", "--tail", "1"), "b[1] | y\na | three\n")
+        self.assertEqual(self.ok("logs", "c"), "try 2\n")
+        self.assertEqual(self.ok("logs", "c", "--attempt", "1"), "try 1\n")
+        self.assertEqual(self.ok("logs", "--failed"), "try 2\n")
+        self.assertEqual(self.ok("logs").splitlines(),
+                         ["a | one", "a | two", "a | three", "b[0] | x", "b[1] | y", "c | try 2"])
+        path = self.ok("logs", "c", "--path").strip()
+        with open(os.path.join(self.folder, path), encoding="utf-8") as file:
+            self.assertEqual(file.read(), "try 2\n")
+        lines = [json.loads(line) for line in self.ok("logs", "b", "--json").splitlines()]
+        self.assertEqual(lines[1], {"task": "wf-1.2", "name": "b[1]", "attempt": 1, "line": "y"})
+
+    # C-2: no log: why.
+    def test_none(self):
+        self.run_three()
+        self.assertIn("attempt 1 of d wrote nothing", self.rota("logs", "d").stderr)
+        self.assertIn("was skipped: its condition does not hold", self.rota("logs", "e").stderr)
+        self.assertIn("did you mean", self.refused(3, "logs", "aa"))
+        self.assertIn("it has had 2", self.refused(3, "logs", "c", "--attempt", "3"))
+        self.assertIn("none of these has failed", self.refused(3, "logs", "a", "--failed"))
+        self.assertEqual(self.rota("logs", "a", "--attempt", "0").returncode, 2)
+        self.assertEqual(self.rota("logs", "a", "--tail", "-1").returncode, 2)
+
+
+class Trace(VerbCase):
+    # C-2: slices of one track do not overlap, arrows go forward, counters are there.
+    def test_a_run(self):
+        self.write("w.yaml", graph("a: {run: sleep 0.05}", "b: {needs: a, matrix: {i: [1, 2, 3, 4]}, run: sleep 0.05}",
+                                   "c: {needs: [a, b], run: 'test $ROTA_ATTEMPT = 2', max_attempts: 2}"))
+        self.assertEqual(self.rota("run", "w.yaml", "--jobs", "2").returncode, 0)
+        self.assertIn("t.json: 7 slices", self.ok("trace", "-o", "t.json"))
+        events = json.loads(self.read("t.json"))["traceEvents"]
+        slices = [event for event in events if event["ph"] == "X"]
+        self.assertEqual(sorted(each["name"] for each in slices), ["a", "b[0]", "b[1]", "b[2]", "b[3]", "c", "c"])
+        names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+        self.assertEqual(set(names.values()), {"local", "local (2)"})
+        for track in names:
+            ends = 0
+            for each in sorted((each for each in slices if each["tid"] == track), key=lambda each: each["ts"]):
+                self.assertGreaterEqual(each["ts"] + 0.001, ends)
+                ends = each["ts"] + each["dur"]
+        self.assertEqual([each["args"]["outcome"] for each in slices if each["name"] == "c"],
+                         ["requeued: failed", "succeeded"])
+        last = next(each for each in slices if each["name"] == "c")
+        self.assertEqual(last["args"]["needs"], ["a", "b"])
+        self.assertIn("worker 'local'", last["args"]["why"])
+        self.assertIn("wait_ns", last["args"])
+        starts = {event["id"]: event["ts"] for event in events if event["ph"] == "s"}
+        ends = {event["id"]: event["ts"] for event in events if event["ph"] == "f"}
+        self.assertEqual(set(starts), set(ends))
+        self.assertEqual(len(starts), 4 + 2)
+        for arrow, at in starts.items():
+            self.assertLessEqual(at, ends[arrow])
+        self.assertEqual({event["name"] for event in events if event["ph"] == "C"}, {"ready tasks", "running tasks"})
+
+    def test_what_cannot_be_written(self):
+        self.write("w.yaml", stages("{name: a, run: 'true'}"))
+        self.assertEqual(self.rota("run", "w.yaml").returncode, 0)
+        self.assertIn("could not be written", self.refused(10, "trace", "-o", "no/such/folder.json"))
+
+
+class Small(VerbCase):
+    # C-2: --json of the verbs that only look at a file.
+    def test_json(self):
+        self.write("w.yaml", graph("a: {run: 'true'}", "b: {needs: a, matrix: {i: [1, 2]}, run: 'true'}"))
+        self.assertEqual(json.loads(self.ok("validate", "w.yaml", "--json")),
+                         {"file": "w.yaml", "valid": True, "name": "w", "stages": 2, "tasks": 3})
+        self.assertEqual(json.loads(self.ok("graph", "w.yaml", "--json"))["stages"][1],
+                         {"name": "b", "tasks": 2, "needs": ["a"]})
+        self.assertIn("version", json.loads(self.ok("version", "--json")))
+        self.write("bad.yaml", graph("a: {runs: 'true'}"))
+        done = self.rota("validate", "bad.yaml", "--json")
+        self.assertEqual(done.returncode, 2)
+        problems = json.loads(done.stdout)
+        self.assertFalse(problems["valid"])
+        self.assertIn("bad.yaml:4:", problems["problems"][0])
+
+    def test_a_wrong_verb(self):
+        self.assertIn("did you mean 'status'?", self.refused(2, "statsu"))
+
+
+class Completion(VerbCase):
+    def complete(self, *words):
+        """What bash offers for the last of the words."""
+        quoted = " ".join("'" + word + "'" for word in words)
+        script = (f"source <('{ROTA}' completion bash)\nCOMP_WORDS=({quoted})\nCOMP_CWORD={len(words) - 1}\n_rota\n"
+                  'for word in "${COMPREPLY[@]}"; do printf "%s\\n" "$word"; done\n')
+        done = subprocess.run(["bash", "--norc", "-c", script], cwd=self.folder, capture_output=True, text=True,
+                              check=False, timeout=LIMIT_S)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout.splitlines()
+
+    # C-2: verbs, options, values and files, by bash itself.
+    def test_bash(self):
+        self.write("a b.yaml", "")
+        os.mkdir(self.path("folder"))
+        self.assertEqual(self.complete("rota", "st"), ["status"])
+        self.assertEqual(self.complete("rota", "re"), ["replay"])
+        self.assertIn("completion", self.complete("rota", ""))
+        self.assertNotIn("help-page", self.complete("rota", ""))
+        self.assertEqual(self.complete("rota", "logs", "--f"), ["--follow", "--failed"])
+        self.assertEqual(self.complete("rota", "run", "w.yaml", "--durability", ""), ["full", "relaxed"])
+        self.assertEqual(self.complete("rota", "graph", "--format", "=", "m"), ["mermaid"])
+        self.assertEqual(self.complete("rota", "graph", "--format", "="), ["text", "mermaid", "dot", "json"])
+        self.assertEqual(self.complete("rota", "run", "a"), ["a b.yaml"])
+        self.assertEqual(self.complete("rota", "run", "--state", ""), ["folder"])
+        self.assertEqual(self.complete("rota", "logs", "--tail", ""), [])
+        self.assertEqual(self.complete("rota", "completion", "z"), ["zsh"])
+
+    def check_syntax(self, shell, *command):
+        if shutil.which(shell) is None:
+            self.skipTest(f"{shell} is not installed")
+        self.write("script", self.ok("completion", shell))
+        done = subprocess.run([*command, self.path("script")], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_bash_syntax(self):
+        self.check_syntax("bash", "bash", "-n")
+
+    def test_zsh_syntax(self):
+        self.check_syntax("zsh", "zsh", "-n")
+
+    def test_fish_syntax(self):
+        self.check_syntax("fish", "fish", "--no-execute")
+
+    def test_an_unknown_shell(self):
+        self.assertEqual(self.rota("completion", "tcsh").returncode, 2)
+
+
+class ManPage(VerbCase):
+    # The page that is installed is one that man(1) has no complaint about.
+    def test_no_warnings(self):
+        page = os.path.join(ROOT, "docs", "man", "rota.1")
+        if shutil.which("groff") is None:
+            self.skipTest("groff is not installed")
+        done = subprocess.run(["groff", "-man", "-ww", "-Tutf8", page], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("success", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -6,7 +6,7 @@ import pty
 import re
 import unittest
 
-from run_test import ROTA, RunCase, stages
+from support import ROTA, RunCase, stages
 
 
 class Cache(RunCase):

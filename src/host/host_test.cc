@@ -489,6 +489,30 @@ TEST(Host, AWorkerRegistersAgain) {
   });
 }
 
+// U-2: what a command writes reaches whoever watches, and is no record.
+TEST(Host, OutputIsNoRecord) {
+  everywhere([] {
+    ledger::MemoryLedger ledger;
+    bus::LocalBus bus;
+    fiber::with_scope([&](fiber::Nursery& nursery) {
+      Running running(nursery, ledger, bus);
+      Puppet puppet(bus, "w");
+      puppet.hello();
+      running.wait_registered("w");
+      accepted(running.host.execute(fleet::SubmitWorkflow{"1", chain({"a"})}));
+      const Assign assign = puppet.next_assign();
+      const std::uint64_t before = ledger.last_index();
+      puppet.report(assign, ReportKind::kOutput, "", "hello\n");
+      while (running.watcher.count.load() < 1) (void)fiber::sleep_for(1ms);
+      EXPECT_EQ(running.watcher.reports.back().text, "hello\n");
+      EXPECT_EQ(ledger.last_index(), before);
+      puppet.report(assign, ReportKind::kSucceeded);
+      running.watcher.wait_ended();
+      running.stop();
+    });
+  });
+}
+
 // B-16, U-1: a worker that was given up and is heard again, in the same life, is told to stop what it still runs of
 // then.
 TEST(Host, AWorkerThatWasGivenUpComesBack) {

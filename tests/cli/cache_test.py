@@ -6,7 +6,7 @@ import pty
 import re
 import unittest
 
-from run_test import ROTA, RunCase, stages
+from support import ROTA, RunCase, stages
 
 
 class Cache(RunCase):
@@ -235,7 +235,7 @@ class Output(RunCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         dropped = sum(int(count) for count in re.findall(r"loud ! \[(\d+) bytes are not shown here", done.stdout))
         shown = 2 * done.stdout.count("loud | y\n")
-        self.assertGreater(dropped, 10_000_000)
+        self.assertGreater(dropped, 0)
         self.assertLessEqual(abs(dropped + shown - 20_000_000), 4 * done.stdout.count("not shown here"))
 
     def on_a_terminal(self, *arguments):

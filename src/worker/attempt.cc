@@ -293,7 +293,12 @@ std::uint32_t TaskContext::attempt() const { return attempt_->assign().attempt; 
 const std::string& TaskContext::inputs() const { return attempt_->inputs_; }
 const std::vector<std::string>& TaskContext::merged_inputs() const { return attempt_->merged_; }
 const std::string& TaskContext::last_checkpoint() const { return attempt_->last_checkpoint_; }
-fiber::CancelToken TaskContext::cancel_token() const { return attempt_->token_; }
+fiber::CancelToken TaskContext::cancel_token() const {
+  fiber::CancelToken token = attempt_->token_;
+  // A task that is cancelled may be awake before its token knows of it; whoever asks after that shall not be told no.
+  if (attempt_->stop_reason() != StopReason::kNone || fiber::is_cancelled()) (void)token.cancel();
+  return token;
+}
 StopReason TaskContext::stop_reason() const { return attempt_->stop_reason(); }
 
 void TaskContext::progress(double percent, std::string_view message) {

@@ -249,6 +249,10 @@ void add_status(CLI::App& app, Exit& exit) {
   verb->footer(
       "A run that goes on can be looked at from another terminal. What has not ended and is run by nobody is\n"
       "interrupted: `rota run` goes on with it. Times are UTC.\n"
+      "With --json: {\"runs\": [{\"where\", \"name\", \"in_use\", \"writer\", \"workflows\": [{\"workflow\", \"name\", "
+      "\"outcome\",\n"
+      "\"submitted_ns\", \"elapsed_ns\", \"counts\", \"tasks\"}]}]}; \"tasks\" if there is one run, and of the latest "
+      "workflow.\n"
       "\n"
       "Examples:\n"
       "  rota status                # all that was run in this folder\n"

@@ -14,6 +14,8 @@ namespace rota::ledger::detail {
 
 namespace {
 
+constexpr int kMostCheckpoints = 5;  // Of recovery, while another program reads.
+
 std::string text(std::uint64_t number) { return std::to_string(number); }
 
 // Called by SQLite after each commit with the number of pages in the log.
@@ -129,7 +131,11 @@ Result<void> DiskStore::recover(const WalTail& tail) {
   ROTA_TRY(set_up());
   // What was recovered is written anew and synced before it counts: after a failed sync the system may show bytes that
   // the disk does not have. This also cuts off the torn tail.
-  ROTA_TRY_ASSIGN(const bool all, checkpoint(true));
+  // Whoever reads (disk_reader.h) does so for moments; each of the tries waits a second for that.
+  bool all = false;
+  for (int tries = 0; tries < kMostCheckpoints && !all; ++tries) {
+    ROTA_TRY_ASSIGN(all, checkpoint(true));
+  }
   if (!all) {
     return Error{ErrorCode::kFailedPrecondition,
                  options_.path + ": another program reads it; end that before the ledger is opened"};

@@ -69,6 +69,7 @@ struct Past {
   fleet::Outcome outcome = fleet::Outcome::kRunning;
   std::size_t succeeded = 0;
   std::uint64_t runs = 0;  // The number of the latest.
+  bool newest = false;     // Nothing else was run since.
 };
 
 // A key is the content's hash, '#', the number of the run.
@@ -76,10 +77,12 @@ Past past_of(const fleet::State& state, const std::string& content) {
   Past past;
   state.each_workflow([&](const fleet::Workflow& workflow) {
     if (!workflow.key.starts_with(content + "#")) {
+      past.newest = false;
       if (workflow.outcome == fleet::Outcome::kRunning) past.others.push_back(workflow.id);
       return;
     }
     past.latest = workflow.id;
+    past.newest = true;
     past.outcome = workflow.outcome;
     past.runs = std::strtoull(workflow.key.c_str() + content.size() + 1, nullptr, 10);
     past.succeeded = 0;
@@ -190,7 +193,8 @@ Result<void> Session::begin(const Past& past) {
   }
   if (!known || setup_.fresh) return {};
   if (past.outcome == fleet::Outcome::kSucceeded) {
-    if (is_told(told_file_, key_of(setup_.workflow.content, past.runs))) return {};
+    // After a run of another text the user knows how this one ended.
+    if (!past.newest || is_told(told_file_, key_of(setup_.workflow.content, past.runs))) return {};
     view_->adopt(past.latest, past.succeeded);
     view_->say(past.latest.to_string() + " had succeeded before it was killed, and nobody was told; nothing is run");
     return {};

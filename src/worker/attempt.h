@@ -93,8 +93,8 @@ class CommandAttempt final : public Attempt, private CommandEvents {
   // `gpus`: of the machine. REQUIRES: guard and place outlive it.
   CommandAttempt(AttemptHost& host, bus::Assign assign, Guard& guard, const CommandPlace& place, std::uint32_t gpus);
 
-  // Devices are not counted by the guard.
-  [[nodiscard]] bool can_stand_by() const override { return assign_.gpu_mask == 0; }
+  // Devices are not counted by the guard; and what may be in the cache is looked up when it is its turn.
+  [[nodiscard]] bool can_stand_by() const override { return assign_.gpu_mask == 0 && assign_.stage.empty(); }
   void stand_by() override { stand_by_ = true; }
   void go() override;
 

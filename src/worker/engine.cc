@@ -329,7 +329,7 @@ void Engine::start_ready() {
       attempt->go();
     } else {
       report(started(*attempt));
-      nursery_->launch([this, attempt] { run_attempt(attempt); });
+      launch(attempt);
     }
   }
   stand_by();
@@ -348,8 +348,13 @@ void Engine::stand_by() {
   }
   for (const std::shared_ptr<Attempt>& attempt : chosen) {
     attempt->stand_by();
-    nursery_->launch([this, attempt] { run_attempt(attempt); });
+    launch(attempt);
   }
+}
+
+void Engine::launch(const std::shared_ptr<Attempt>& attempt) {
+  // Refused when the worker is being cancelled: then nothing more runs, and nobody is there to be told.
+  (void)nursery_->try_spawn([this, attempt] { run_attempt(attempt); });
 }
 
 Report Engine::started(const Attempt& attempt) {

@@ -77,6 +77,7 @@ class Engine final : private AttemptHost {
   [[nodiscard]] static bus::Report started(const Attempt& attempt);
   // Of one that stands by, or did; once. What there is no room for is dropped, as nobody depends on it.
   void tell_started(const Attempt& attempt) ROTA_REQUIRES(mutex_);
+  void launch(const std::shared_ptr<Attempt>& attempt);
   void run_attempt(const std::shared_ptr<Attempt>& attempt);
   // Final reports of the attempt, and of each task that was merged into it.
   void finish(const bus::Assign& assign, std::uint64_t term, AttemptEnd end);

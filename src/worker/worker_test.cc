@@ -485,6 +485,26 @@ TEST(Worker, Cancelled) {
   });
 }
 
+// Contract: U-4. Cancelled while commands end and others take their places, it ends, and with Cancelled: nothing is
+// started in the midst of it.
+TEST(Worker, CancelledInTheMidst) {
+  for (int round = 0; round < 5; ++round) {
+    in_runtime([] {
+      bus::LocalBus bus;
+      auto end = bus.connect("w").value();
+      Worker worker(with_commands());
+      fiber::with_scope([&](fiber::Nursery& n) {
+        auto running = n.spawn([&] { return worker.run(*end).code(); });
+        Host host(bus, "w");
+        for (std::uint64_t task = 1; task <= 40; ++task) host.send(command_task(task, "true"));
+        for (int ended = 0; ended < 5;) ended += is_final(host.next().kind) ? 1 : 0;
+        running.cancel();
+        EXPECT_EQ(running.get(), ErrorCode::kCancelled);
+      });
+    });
+  }
+}
+
 // Contract: U-2, U-3. Commands over the bus: result, failure, progress, cancel, devices.
 TEST(Worker, RunsCommands) {
   in_runtime([] {

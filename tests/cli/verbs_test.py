@@ -10,7 +10,7 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from run_test import LIMIT_S, ROOT, ROTA, RunCase, graph, stages  # noqa: E402
+from support import LIMIT_S, ROOT, ROTA, RunCase, graph, stages  # noqa: E402
 
 # Says that it runs, and goes on until the file `go` is there.
 HELD = "echo held; touch held; while [ ! -e go ]; do sleep 0.02; done; echo released"

@@ -37,8 +37,9 @@ const Execution* execution_of(const State& state, TaskId id) {
   const fleet::Task* task = state.find(id);
   const fleet::Worker* worker = task == nullptr ? nullptr : state.find(task->worker);
   if (worker == nullptr) return nullptr;
-  for (const Execution& execution : worker->executions) {
-    if (execution.has(id)) return &execution;
+  // From the newest on: most often it was just assigned.
+  for (auto at = worker->executions.rbegin(); at != worker->executions.rend(); ++at) {
+    if (at->has(id)) return &*at;
   }
   return nullptr;
 }

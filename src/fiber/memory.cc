@@ -3,6 +3,8 @@
 // The depot keeps its memory for the life of the process, so that a handle may outlive its runtime. A record freed on
 // another worker than it was made on stays there; beyond a bound half of the list moves to the depot, in one piece.
 // Under AddressSanitizer every record is a malloc of its own, so that a use after free is seen.
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <mutex>
 #include <new>
@@ -17,6 +19,7 @@ namespace {
 
 constexpr std::uint32_t kBatch = 1024;
 constexpr std::size_t kChunkBytes = 256 * 1024;
+constexpr std::size_t kFirstChunkBytes = 16 * 1024;  // A short program touches no more than it uses.
 
 struct Bundle {
   FreeSlot* first;
@@ -47,13 +50,19 @@ class Depot {
  private:
   FreeSlot* carve(std::uint8_t size_class, std::uint32_t* count) {
     const std::size_t bytes = kSmallestRecord << size_class;
-    auto* chunk = static_cast<std::byte*>(std::aligned_alloc(64, kChunkBytes));
+    std::size_t chunk_bytes = 0;
+    {
+      std::lock_guard guard(lock_);
+      chunk_bytes = chunk_bytes_[size_class] == 0 ? kFirstChunkBytes : chunk_bytes_[size_class];
+      chunk_bytes_[size_class] = std::min(2 * chunk_bytes, kChunkBytes);
+    }
+    auto* chunk = static_cast<std::byte*>(std::aligned_alloc(64, chunk_bytes));
     if (chunk == nullptr) throw std::bad_alloc();
     {
       std::lock_guard guard(lock_);
       chunks_.push_back(chunk);
     }
-    *count = static_cast<std::uint32_t>(kChunkBytes / bytes);
+    *count = static_cast<std::uint32_t>(chunk_bytes / bytes);
     FreeSlot* list = nullptr;
     for (std::size_t i = *count; i-- > 0;) {
       auto* slot = reinterpret_cast<FreeSlot*>(chunk + i * bytes);
@@ -65,7 +74,8 @@ class Depot {
 
   SpinLock lock_;
   std::array<std::vector<Bundle>, kSizeClasses> bundles_;
-  std::vector<std::byte*> chunks_;  // Reachable for leak checkers.
+  std::array<std::size_t, kSizeClasses> chunk_bytes_{};  // Of the next one; 0: kFirstChunkBytes.
+  std::vector<std::byte*> chunks_;                       // Reachable for leak checkers.
 };
 
 Depot& depot() {

@@ -96,13 +96,22 @@ class Kill(RunCase):
                     done += 1
                     process.wait()
                     self.assert_nothing_runs()
-                    continue
+                    if not self.was_told():
+                        continue
             self.check(f"seed {SEED}, ended by itself after {self.kills} kills; {done} in all")
             self.new_workflow()
         with open(self.path(f"events-{self.kills:04}"), "w", encoding="utf-8") as events:
             self.assertEqual(self.start("run", "w.yaml", "--json", stdout=events, stderr=events).wait(LIMIT_S), 0,
                              self.read(f"events-{self.kills:04}")[-2000:])
         self.check(f"seed {SEED}, after {self.kills} kills of {done}")
+
+    def was_told(self):
+        """Had the run that was killed just now said its last word? Then it was over for whoever listens."""
+        lines = self.read(f"events-{self.kills - 1:04}").splitlines()
+        if not lines or not lines[-1].startswith('{"event":"Summary"') or not lines[-1].endswith("}"):
+            return False
+        self.kills -= 1  # So that its file is the last one.
+        return True
 
     def events(self):
         """Of all runs, by record: what was said was durable, so that no two runs may differ in what a record holds."""
@@ -124,6 +133,7 @@ class Kill(RunCase):
     def check(self, where):
         with self.subTest(where):
             last_events = self.read(f"events-{self.kills:04}")
+            self.assertIn('"event":"Summary"', last_events.splitlines()[-1], last_events[-2000:])
             report = json.loads(last_events.splitlines()[-1])
             self.assertEqual(report["outcome"], "succeeded", last_events[-2000:])
             self.assertEqual([task["state"] for task in report["tasks"]], ["succeeded"] * TASKS)

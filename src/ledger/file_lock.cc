@@ -6,6 +6,9 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <string_view>
 
 #include "fiber/io_error.h"
 
@@ -25,6 +28,21 @@ std::string who_am_i() {
 constexpr int kMostTries = 1000;
 constexpr ::useconds_t kPauseUs = 100;
 
+// A child that the holder was starting when it was killed has the lock, too, until it executes its program: for
+// milliseconds on a busy machine. At the bound it is a conflict.
+constexpr int kMostWaits = 2000;
+constexpr ::useconds_t kWaitUs = 1000;
+
+// Of this machine, and not alive any more?
+bool is_gone(const std::string& who) {
+  constexpr std::string_view kBefore = "process ";
+  const std::string me = who_am_i();
+  const std::string_view host = std::string_view(me).substr(me.rfind(") on "));
+  if (!who.starts_with(kBefore) || !who.ends_with(host)) return false;
+  const int pid = std::atoi(who.c_str() + kBefore.size());
+  return pid > 0 && ::kill(pid, 0) != 0 && errno == ESRCH;
+}
+
 std::string name_in(int fd) {
   std::array<char, 512> text;
   const ssize_t size = ::pread(fd, text.data(), text.size(), 0);
@@ -42,6 +60,7 @@ Result<FileLock> FileLock::take(const std::string& path, const std::string& what
   FileLock lock;
   lock.fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (lock.fd_ < 0) return fiber::detail::os_error(errno, "open " + path);
+  int waits = 0;
   for (int tries = 0; ::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0;) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return fiber::detail::os_error(errno, "lock " + path);
@@ -52,6 +71,10 @@ Result<FileLock> FileLock::take(const std::string& path, const std::string& what
       continue;
     }
     const std::string who = name_in(lock.fd_);
+    if (is_gone(who) && ++waits < kMostWaits) {
+      ::usleep(kWaitUs);
+      continue;
+    }
     return Error{ErrorCode::kConflict, what + " is in use by " + who + "; one process at a time has it open"}
         .with("holder", who)
         .with("lock", path);

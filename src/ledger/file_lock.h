@@ -4,6 +4,9 @@
 // ends, however it ends; the file stays, and what it says then is old and believed by nobody. Two openings by one
 // process exclude each other too.
 //
+// A process that is killed while it starts another leaves the lock with that one until it executes its program. take()
+// waits for it, if the one whose name is in the file is gone.
+//
 // Whoever only asks (holder()) has a shared lock for that moment. It is no owner: take() tells the two apart, since it
 // could share the lock with one who asks, and tries again.
 #pragma once

@@ -117,8 +117,7 @@ class Logs {
     const Attempt* attempt = log_.timeline.find(each.task, wanted);
     const fleet::TaskId owner = attempt == nullptr ? each.task : attempt->log_task;
     const std::uint32_t number = attempt == nullptr ? wanted : attempt->log_attempt;
-    each.file =
-        LogFollower(place_.folder + "/logs/" + std::to_string(owner.value()) + "-" + std::to_string(number) + ".log");
+    each.file = LogFollower(place_.folder + "/logs/" + log_name(owner.value(), number));
   }
 
   // Why there is nothing to show.

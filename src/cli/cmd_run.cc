@@ -17,6 +17,7 @@
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/load.h"
+#include "cli/places.h"
 #include "cli/run_session.h"
 #include "host/policy_settings.h"
 #include "rota/worker.h"
@@ -125,7 +126,7 @@ std::string tail_of(const std::string& path) {
 }
 
 std::string log_of(const RunEnd& end, const TaskRow& task) {
-  return end.logs + "/" + std::to_string(task.id.value()) + "-" + std::to_string(task.attempts) + ".log";
+  return end.logs + "/" + log_name(task.id.value(), task.attempts);
 }
 
 void print_indented(std::string_view text) {
@@ -189,9 +190,8 @@ Result<int> run(const RunOptions& options) {
   setup.cache = !options.no_cache;
   setup.output = options.output;
   setup.durability = options.durability;
-  const std::filesystem::path path = setup.workflow.path;
   setup.state = !options.state.empty() ? std::filesystem::absolute(options.state).lexically_normal().string()
-                                       : (path.parent_path() / ".rota" / path.filename()).string();
+                                       : state_folder_of(setup.workflow.path);
   setup.style = options.json                   ? RunView::Style::kJson
                 : ::isatty(STDOUT_FILENO) == 1 ? RunView::Style::kLive
                                                : RunView::Style::kPlain;

@@ -92,6 +92,10 @@ std::string state_folder_of(const std::string& workflow_path) {
   return ((parent.empty() ? fs::path(".") : parent) / kStates / path.filename()).lexically_normal().string();
 }
 
+std::string log_name(std::uint64_t task, std::uint32_t attempt) {
+  return std::to_string(task) + "-" + std::to_string(attempt) + ".log";
+}
+
 Result<std::vector<Place>> find_places(const std::string& where) {
   if (where.empty()) return find_in_folder(".", "");
   std::error_code error;

@@ -10,6 +10,7 @@
 // Thread safety: functions without state.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,9 @@ struct Place {
 
 // Where `rota run` keeps the run of this workflow's file, if nobody says otherwise.
 [[nodiscard]] std::string state_folder_of(const std::string& workflow_path);
+
+// What the attempt of a task wrote is in this file of the state folder's logs/; the worker names it so.
+[[nodiscard]] std::string log_name(std::uint64_t task, std::uint32_t attempt);
 
 // Those with the latest changes first; at least one. NotFound with what to do otherwise.
 [[nodiscard]] Result<std::vector<Place>> find_places(const std::string& where);

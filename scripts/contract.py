@@ -23,9 +23,10 @@ import sources  # noqa: E402
 
 # The rooms a letter's clauses speak of: pending until all of them exist. P clauses have their own map.
 ROOMS = {"F": ["fiber"], "G": ["graph", "flow"], "B": ["fleet"], "L": ["ledger"], "U": ["bus", "worker"], "H": ["host"],
-         "S": ["sim"], "C": ["cli"], "W": ["web"]}
+         "S": ["sim"], "C": ["cli"], "W": ["web"], "Y": ["workflow"]}
 P_ROOMS = {**{n: ["fiber"] for n in (1, 2, 3, 4, 5, 6, 8, 9, 15)}, 7: ["flow"], 10: ["fleet"], 11: ["ledger"],
-           12: ["cli"], 13: ["host"], 14: ["bus", "worker"], 16: ["cli"], 17: ["flow", "fleet"]}
+           12: ["cli"], 13: ["host"], 14: ["bus", "worker"], 16: ["cli"], 17: ["flow", "fleet"], 18: ["net", "host"],
+           19: ["net", "ledger"], 20: ["sim"], 21: ["web"], 22: ["fleet"]}
 
 CLAUSE = re.compile(r"\*\*([A-Z])-(\d+)\*\*")
 CITATION = re.compile(r"(?<![\w-])([A-Z])-(\d+)(?![\w-])")

@@ -24,7 +24,7 @@
 
 #include "rota/result.h"
 
-namespace rota::fleet {
+namespace rota::model {
 
 inline constexpr std::size_t kResolvedMostBytes = std::size_t{16} << 20;
 inline constexpr std::size_t kReferencesMost = 1000;  // In one payload or condition: each costs a search in a value.
@@ -101,4 +101,4 @@ Result<std::vector<ReferenceUse>> check_condition(std::string_view text);
 // kInvalidArgument for values that cannot be compared.
 Result<bool> evaluate_condition(std::string_view text, ReferenceScope& scope);
 
-}  // namespace rota::fleet
+}  // namespace rota::model

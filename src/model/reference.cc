@@ -1,5 +1,5 @@
 // Finding and resolving references. See fleet/reference.h.
-#include "fleet/reference.h"
+#include "model/reference.h"
 
 #include <algorithm>
 #include <array>
@@ -7,9 +7,9 @@
 
 #include "base/json_text.h"
 #include "base/nearest.h"
-#include "fleet/json.h"
+#include "model/json.h"
 
-namespace rota::fleet {
+namespace rota::model {
 namespace {
 
 constexpr std::size_t kMostIndexDigits = 9;
@@ -371,4 +371,4 @@ Result<std::string> resolve_references(std::string_view payload, ReferenceScope&
   return std::move(resolver.out);
 }
 
-}  // namespace rota::fleet
+}  // namespace rota::model

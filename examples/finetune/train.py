@@ -39,7 +39,7 @@ step, loss = before["step"], before["loss"]
 resumed_at = step
 signal.signal(signal.SIGTERM, on_term)
 if resumed_at:
-    print(f"goes on from step {resumed_at}, loss {loss:.3f}")
+    print(f"resuming from step {resumed_at}, loss {loss:.3f}")
 print("cache model tiny-llm", file=rota)
 print("cache dataset poems", file=rota)
 while step < steps:

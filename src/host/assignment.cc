@@ -4,29 +4,29 @@
 #include <string_view>
 #include <utility>
 
-#include "fleet/json.h"
 #include "fleet/scope.h"
+#include "model/json.h"
 
 namespace rota::host {
 
 using fleet::Execution;
 using fleet::State;
-using fleet::TaskId;
+using model::TaskId;
 
 namespace {
 
 // A workflow's file says what kind it is; for a payload of another origin, a command is what has something to run.
 bus::TaskKind kind_of(std::string_view payload) {
-  const std::string_view kind = fleet::json_member(payload, "kind");
+  const std::string_view kind = model::json_member(payload, "kind");
   if (kind.data() != nullptr) return kind == "\"handler\"" ? bus::TaskKind::kHandler : bus::TaskKind::kCommand;
-  return fleet::json_member(payload, "run").data() != nullptr ? bus::TaskKind::kCommand : bus::TaskKind::kHandler;
+  return model::json_member(payload, "run").data() != nullptr ? bus::TaskKind::kCommand : bus::TaskKind::kHandler;
 }
 
 // The payload with the checkpoint of an earlier attempt in it.
 std::string with_checkpoint(std::string payload, const fleet::Task& task) {
   if (task.extra == nullptr || task.extra->checkpoint.empty()) return payload;
-  if (fleet::json_member(payload, "checkpoint").data() != nullptr) return payload;  // It has put it there by itself.
-  const bool empty = fleet::json_members(payload).empty();
+  if (model::json_member(payload, "checkpoint").data() != nullptr) return payload;  // It has put it there by itself.
+  const bool empty = model::json_members(payload).empty();
   payload.insert(1, "\"checkpoint\":" + task.extra->checkpoint + (empty ? "" : ","));
   return payload;
 }
@@ -60,12 +60,12 @@ Result<bus::Assign> assignment(const State& state, const Execution& execution, s
     for (const TaskId member : execution.members) {
       ROTA_TRY_ASSIGN(const std::string own, fleet::resolved_payload(state, member));
       assign.children.push_back(
-          {member.value(), state.at(member).attempt, std::string(fleet::json_member(own, "inputs"))});
+          {member.value(), state.at(member).attempt, std::string(model::json_member(own, "inputs"))});
     }
   }
-  if (fleet::json_member(payload, "cache").data() != nullptr) {
+  if (model::json_member(payload, "cache").data() != nullptr) {
     const fleet::Workflow& workflow = state.at(execution.lead.workflow());
-    const fleet::Stage& stage = workflow.spec.stages[task.stage];
+    const model::Stage& stage = workflow.spec.stages[task.stage];
     assign.workflow = workflow.spec.name;
     assign.stage = stage.name;
     const std::uint32_t place = execution.lead.index() - workflow.stages[task.stage].first;

@@ -19,7 +19,7 @@ namespace rota::host {
                                              std::uint64_t term);
 
 // The execution that `task` is part of now, or null.
-[[nodiscard]] const fleet::Execution* execution_of(const fleet::State& state, fleet::TaskId task);
+[[nodiscard]] const fleet::Execution* execution_of(const fleet::State& state, model::TaskId task);
 
 // It waits at its worker for devices, and the worker does not know of it yet: only when it starts it is known which.
 [[nodiscard]] inline bool is_withheld(const fleet::Execution& execution) {

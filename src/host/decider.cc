@@ -11,8 +11,8 @@
 namespace rota::host {
 
 using bus::ReportKind;
-using fleet::TaskId;
 using graph::TaskState;
+using model::TaskId;
 
 namespace {
 
@@ -137,8 +137,8 @@ void Decider::hear(const bus::DeliveryFromWorker& delivery) {
   std::visit([&](const auto& message) { on(delivery.worker, message); }, delivery.message);
 }
 
-fleet::WorkerSpec Decider::spec_of(const std::string& worker, const bus::Register& message) const {
-  fleet::WorkerSpec spec;
+model::WorkerSpec Decider::spec_of(const std::string& worker, const bus::Register& message) const {
+  model::WorkerSpec spec;
   if (const auto known = options_.workers.find(worker); known != options_.workers.end()) {
     spec = known->second;
   } else {
@@ -151,11 +151,11 @@ fleet::WorkerSpec Decider::spec_of(const std::string& worker, const bus::Registe
 }
 
 void Decider::on(const std::string& worker, const bus::Register& message) {
-  fleet::WorkerSpec spec = spec_of(worker, message);
+  model::WorkerSpec spec = spec_of(worker, message);
   const fleet::Worker* known = brain_.state().find_worker(worker);
   // The same process, after the bus was away, or the same message: it still has what it holds, and gets the rest again.
   const bool again = known != nullptr && known->reachable && known->lives_as(message.incarnation);
-  const fleet::WorkerId id = known == nullptr ? fleet::WorkerId() : known->id;
+  const model::WorkerId id = known == nullptr ? model::WorkerId() : known->id;
   execute(fleet::RegisterWorker{std::move(spec), {}, message.incarnation});
   known = brain_.state().find_worker(worker);
   if (known == nullptr) return;

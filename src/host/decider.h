@@ -44,13 +44,13 @@ class Decider {
   void on(const std::string& worker, const bus::Register& message);
   void on(const std::string& worker, const bus::Heartbeat& message);
   void on(const std::string& worker, const bus::Report& message);
-  [[nodiscard]] fleet::WorkerSpec spec_of(const std::string& worker, const bus::Register& message) const;
+  [[nodiscard]] model::WorkerSpec spec_of(const std::string& worker, const bus::Register& message) const;
   // Executes, with what follows from it by itself. Errors are for a client that asked, or logged.
   void execute(fleet::Command command, Answer answer = {});
   [[nodiscard]] Result<fleet::Events> execute_one(fleet::Command command, bool wants_events);
   void effects_of(const fleet::Record& record);
   void assign(const fleet::Execution& execution, const std::string& worker);
-  void tell(fleet::TaskId task, bus::StopKind kind);
+  void tell(model::TaskId task, bus::StopKind kind);
   void tell_again(const fleet::Worker& worker);
   void give_back_all();
 

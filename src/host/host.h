@@ -46,8 +46,8 @@
 #include "fleet/event.h"
 #include "fleet/policy.h"
 #include "fleet/record.h"
-#include "fleet/spec.h"
 #include "ledger/ledger.h"
+#include "model/spec.h"
 #include "rota/result.h"
 
 namespace rota::fleet {
@@ -60,7 +60,7 @@ struct HostOptions {
   // Made the brain's if it has another one.
   std::optional<fleet::Policy> policy{};
   // What is known of a worker beside what it says of itself; by name.
-  std::map<std::string, fleet::WorkerSpec> workers{};
+  std::map<std::string, model::WorkerSpec> workers{};
   // Workers live in this process: what they ran when it ended is given back at the start, and no attempt is spent.
   bool workers_end_with_host = false;
   // Submissions wait until so many workers have registered: without any, they would be refused.

@@ -28,19 +28,19 @@ using bus::Assign;
 using bus::Report;
 using bus::ReportKind;
 using fleet::Outcome;
-using fleet::TaskId;
-using fleet::WorkflowId;
+using model::TaskId;
+using model::WorkflowId;
 
 constexpr std::int64_t kWall = 1'700'000'000'000'000'000;
 
-fleet::WorkflowSpec chain(std::initializer_list<const char*> names) {
-  fleet::WorkflowSpec spec;
+model::WorkflowSpec chain(std::initializer_list<const char*> names) {
+  model::WorkflowSpec spec;
   spec.name = "chain";
   spec.templates.emplace_back();
   spec.templates.back().type = "work";
   spec.templates.back().payload = R"({"kind":"handler"})";
   for (const char* name : names) {
-    fleet::Stage stage;
+    model::Stage stage;
     stage.name = name;
     if (!spec.stages.empty()) stage.needs = {static_cast<std::uint32_t>(spec.stages.size() - 1)};
     spec.stages.push_back(stage);
@@ -225,7 +225,7 @@ TEST(Host, RunsAWorkflow) {
       Puppet puppet(bus, "w");
       puppet.hello();
       running.wait_registered("w");
-      fleet::WorkflowSpec spec = chain({"a", "b"});
+      model::WorkflowSpec spec = chain({"a", "b"});
       spec.templates.push_back(spec.templates[0]);
       spec.templates[1].payload = R"({"kind":"handler","inputs":{"n":"${a.result.n}"}})";
       spec.stages[1].use = 1;
@@ -588,7 +588,7 @@ TEST(Host, TimersFire) {
       Puppet puppet(bus, "w");
       puppet.hello();
       running.wait_registered("w");
-      fleet::WorkflowSpec spec = chain({"a"});
+      model::WorkflowSpec spec = chain({"a"});
       spec.templates[0].retry.backoff_ms = 30;
       accepted(running.host.execute(fleet::SubmitWorkflow{"1", spec}));
       const Assign assign = puppet.next_assign();
@@ -614,7 +614,7 @@ TEST(Host, AFailuresCauseReachesTheBrain) {
       Puppet puppet(bus, "w");
       puppet.hello();
       running.wait_registered("w");
-      fleet::WorkflowSpec spec = chain({"a"});
+      model::WorkflowSpec spec = chain({"a"});
       spec.templates[0].needs.memory_bytes = 1 << 20;
       spec.templates[0].retry.memory_factor_permille = 2000;
       accepted(running.host.execute(fleet::SubmitWorkflow{"1", spec}));
@@ -685,7 +685,7 @@ TEST(Host, RefusesWhatTheLogCannotHold) {
     bus::LocalBus bus;
     fiber::with_scope([&](fiber::Nursery& nursery) {
       Running running(nursery, ledger, bus);
-      fleet::WorkflowSpec spec = chain({"a"});
+      model::WorkflowSpec spec = chain({"a"});
       spec.stages[0].items.assign(100, "{\"x\":\"" + std::string(100'000, 'x') + "\"}");
       EXPECT_EQ(running.host.execute(fleet::SubmitWorkflow{"1", spec}).code(), ErrorCode::kTooLarge);
       EXPECT_EQ(ledger.last_index(), 0U);

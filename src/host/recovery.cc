@@ -20,7 +20,7 @@ Result<Recovered> decode_snapshot(const ledger::Snapshot& snapshot) {
   const Error corrupt{ErrorCode::kCorrupt, "the snapshot after record " + std::to_string(snapshot.index) +
                                                " is not one of a host, or of another version"};
   if (!bytes.starts_with(kMagic)) return corrupt;
-  fleet::Decoder decoder(bytes.substr(kMagic.size()));
+  model::Decoder decoder(bytes.substr(kMagic.size()));
   Recovered recovered;
   std::string_view rest;
   if (!decoder.read(recovered.position.chain) || !decoder.raw(decoder.left(), rest)) return corrupt;

@@ -46,7 +46,7 @@ class FleetReader {
   void worker(const Node& node) {
     const Fields fields(reading_, node, keys().worker);
     if (node.kind != Node::Kind::kMap) return;
-    fleet::WorkerSpec spec;
+    model::WorkerSpec spec;
     if (!fields.text("name", spec.name, 128)) {
       if (reading_.document.find(node, "name") == nullptr) reading_.wrong(node, "the worker has no name");
       spec.name.clear();
@@ -56,7 +56,7 @@ class FleetReader {
     fields.cpu_millis("cpu", spec.cpu_millis);
     fields.bytes("memory", spec.memory_bytes);
     if (const Node* gpu = fields.map("gpu")) {
-      fleet::GpuNeed devices;
+      model::GpuNeed devices;
       read_gpu(reading_, *gpu, devices);
       spec.gpus.assign(static_cast<std::size_t>(devices.count), {devices.model, devices.memory_bytes});
     }
@@ -75,13 +75,13 @@ class FleetReader {
       return;
     }
     for (std::int64_t i = 1; i <= count; ++i) {
-      fleet::WorkerSpec one = spec;
+      model::WorkerSpec one = spec;
       if (counted) one.name.append("-").append(std::to_string(i));
       add(node, std::move(one));
     }
   }
 
-  void add(const Node& node, fleet::WorkerSpec spec) {
+  void add(const Node& node, model::WorkerSpec spec) {
     const auto [first, added] = lines_.try_emplace(spec.name, node.at.line);
     if (!added && !spec.name.empty()) {
       reading_.wrong(node,

@@ -31,7 +31,7 @@ workers:
   for (const Problem& problem : file.problems) ADD_FAILURE() << to_string("f", problem);
   ASSERT_THAT(file.workers, SizeIs(4));
   constexpr std::int64_t kGiB = 1LL << 30;
-  const fleet::WorkerSpec trainer{.name = "trainer-2",
+  const model::WorkerSpec trainer{.name = "trainer-2",
                                   .cpu_millis = 16'000,
                                   .memory_bytes = 64 * kGiB,
                                   .gpus = {{"A100", 80 * kGiB}, {"A100", 80 * kGiB}},
@@ -41,14 +41,14 @@ workers:
                                   .labels = {{"a", "1"}, {"rack", "b7"}}};
   EXPECT_EQ(file.workers[1], trainer);
   EXPECT_EQ(file.workers[0].name, "trainer-1");
-  EXPECT_EQ(file.workers[2], (fleet::WorkerSpec{.name = "small", .cpu_millis = 500}));
+  EXPECT_EQ(file.workers[2], (model::WorkerSpec{.name = "small", .cpu_millis = 500}));
   EXPECT_EQ(file.workers[3].name, "alone-1");
 }
 
 TEST(FleetFile, JsonIsTheSame) {
   const FleetFile file = read_fleet({"f", R"({"workers": [{"name": "a", "cpu": 0.5, "gpu": {"count": 0}}]})"});
   ASSERT_TRUE(file.ok());
-  EXPECT_EQ(file.workers.at(0), (fleet::WorkerSpec{.name = "a", .cpu_millis = 500}));
+  EXPECT_EQ(file.workers.at(0), (model::WorkerSpec{.name = "a", .cpu_millis = 500}));
 }
 
 }  // namespace

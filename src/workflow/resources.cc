@@ -10,7 +10,7 @@ namespace {
 constexpr std::int64_t kMostGpus = 64;
 constexpr std::int64_t kMostBackoffMs = 1'000LL * 3600 * 24 * 10;
 
-void read_hardware(Reading& reading, const Node& node, fleet::Requirements& io) {
+void read_hardware(Reading& reading, const Node& node, model::Requirements& io) {
   const Fields hardware(reading, node, keys().hardware);
   hardware.cpu_millis("cpu", io.cpu_millis);
   hardware.bytes("memory", io.memory_bytes);
@@ -30,7 +30,7 @@ void read_resources(Reading& reading, const Node& node, StageDefaults& io) {
   std::sort(io.needs.labels.begin(), io.needs.labels.end());
 }
 
-void read_retry(Reading& reading, const Node& node, fleet::Retry& io) {
+void read_retry(Reading& reading, const Node& node, model::Retry& io) {
   const Fields retry(reading, node, keys().retry);
   retry.duration_ms("backoff", io.backoff_ms, kMostBackoffMs);
   retry.decimal("factor", 3, 1'000, 100'000, io.backoff_factor_permille);
@@ -77,7 +77,7 @@ void read_env(Reading& reading, const Node& node, std::vector<EnvEntry>& io) {
 
 }  // namespace
 
-void read_gpu(Reading& reading, const Node& node, fleet::GpuNeed& io) {
+void read_gpu(Reading& reading, const Node& node, model::GpuNeed& io) {
   const Fields gpu(reading, node, keys().gpu);
   const bool counted = gpu.integer("count", 0, kMostGpus, io.count);
   gpu.text("type", io.model);

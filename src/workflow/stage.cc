@@ -68,10 +68,10 @@ class StageReader {
       read_command(*run, own);
     }
     inputs();
-    if (draft_.references.size() > fleet::kReferencesMost) {
+    if (draft_.references.size() > model::kReferencesMost) {
       reading_.problems.add(draft_.at, "the stage '" + printable(draft_.name, 40) + "' has " +
                                            std::to_string(draft_.references.size()) + " references; the most is " +
-                                           std::to_string(fleet::kReferencesMost));
+                                           std::to_string(model::kReferencesMost));
     }
     if (draft_.use.timeout_ms > 0) {
       member("timeout_ms");
@@ -112,7 +112,7 @@ class StageReader {
     if (draft_.use.type.empty()) draft_.use.type = "shell";
     member("kind");
     payload_.append("\"command\"");
-    std::vector<fleet::Reference> variables;
+    std::vector<model::Reference> variables;
     if (run.kind == Node::Kind::kScalar) {
       shell(run, variables);
     } else {
@@ -137,7 +137,7 @@ class StageReader {
     directory(own.dir);
   }
 
-  void shell(const Node& run, std::vector<fleet::Reference>& variables) {
+  void shell(const Node& run, std::vector<model::Reference>& variables) {
     const std::string_view source = reading_.text(run);
     if (source.find_first_not_of(" \t\r\n") == std::string_view::npos) reading_.wrong(run, "run is empty");
     if (source.find('\0') != std::string_view::npos) reading_.wrong(run, "run has a zero byte in it");
@@ -145,7 +145,7 @@ class StageReader {
     for (std::string& problem : text.problems) {
       reading_.wrong(run, std::move(problem));
     }
-    for (const fleet::Reference& reference : text.variables) draft_.references.push_back({reference, run.at});
+    for (const model::Reference& reference : text.variables) draft_.references.push_back({reference, run.at});
     member("run");
     append_json_string(payload_, text.text);
     variables = std::move(text.variables);
@@ -287,9 +287,9 @@ class StageReader {
   void category() {
     static const std::array<std::string_view, 4> kTraining = {"training", "sft", "ppo", "dpo"};
     const std::string& type = draft_.use.type;
-    if (type == "inference") draft_.use.category = fleet::Category::kInference;
+    if (type == "inference") draft_.use.category = model::Category::kInference;
     if (std::find(kTraining.begin(), kTraining.end(), type) != kTraining.end()) {
-      draft_.use.category = fleet::Category::kTraining;
+      draft_.use.category = model::Category::kTraining;
     }
     std::string name;
     if (!fields_.text("category", name)) return;
@@ -300,7 +300,7 @@ class StageReader {
                                                     "'; it must be other, inference or training" +
                                                     did_you_mean(name, kNames));
     } else {
-      draft_.use.category = static_cast<fleet::Category>(found - kNames.begin());
+      draft_.use.category = static_cast<model::Category>(found - kNames.begin());
     }
   }
 
@@ -308,12 +308,12 @@ class StageReader {
     std::string text;
     if (!fields_.text("condition", text, 64 << 10)) return;
     const Node& node = *fields_.find("condition");
-    auto uses = fleet::check_condition(text);
+    auto uses = model::check_condition(text);
     if (!uses.ok()) {
       reading_.wrong(node, "in the condition, " + uses.error().message);
       return;
     }
-    for (fleet::ReferenceUse& use : *uses) draft_.references.push_back({std::move(use.reference), node.at});
+    for (model::ReferenceUse& use : *uses) draft_.references.push_back({std::move(use.reference), node.at});
     draft_.use.condition = std::move(text);
   }
 
@@ -419,7 +419,7 @@ class StageReader {
   // Those to the matrix can be judged here; the others when all stages are known.
   void check_matrix_references() {
     std::erase_if(draft_.references, [&](const PlacedReference& placed) {
-      if (placed.reference.root != "matrix") return fleet::is_reserved_root(placed.reference.root);
+      if (placed.reference.root != "matrix") return model::is_reserved_root(placed.reference.root);
       const std::string& name = placed.reference.path.front().name;
       if (matrix_names_.empty()) {
         reading_.problems.add(

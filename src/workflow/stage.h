@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "fleet/spec.h"
+#include "model/spec.h"
 #include "workflow/fields.h"
 #include "workflow/values.h"
 
@@ -31,9 +31,9 @@ struct EnvEntry {
 
 // What spec says for all stages, and a stage may say otherwise, key by key.
 struct StageDefaults {
-  fleet::Requirements needs{};
+  model::Requirements needs{};
   std::string pinned{};
-  fleet::Retry retry{};
+  model::Retry retry{};
   std::int64_t timeout_ms = 0;
   std::vector<EnvEntry> env{};
   const Node* dir = nullptr;
@@ -54,7 +54,7 @@ struct StageSetting {
 struct StageDraft {
   std::string name{};
   Position at{};
-  fleet::TaskTemplate use{};
+  model::TaskTemplate use{};
   std::vector<std::string> items{};
   std::int64_t priority = 0;
   const Node* needs = nullptr;                // As it is written; null if it is not.
@@ -64,7 +64,7 @@ struct StageDraft {
 // The keys that spec and a stage have in common.
 void read_common(Reading& reading, const Fields& fields, StageDefaults& io);
 // `gpu: {count, type, memory}`.
-void read_gpu(Reading& reading, const Node& node, fleet::GpuNeed& io);
+void read_gpu(Reading& reading, const Node& node, model::GpuNeed& io);
 
 // REQUIRES: `draft` has its name.
 void read_stage(Reading& reading, const Fields& fields, const StageDefaults& defaults, const StageSetting& setting,

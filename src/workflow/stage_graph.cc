@@ -253,7 +253,7 @@ std::string StageNames::suggest(std::string_view name) const {
   std::string out = ". There are: ";
   std::size_t shown = 0;
   for (const std::string& each : names_) {
-    if (!fleet::is_reference_name(each)) continue;  // One that has no name of its own.
+    if (!model::is_reference_name(each)) continue;  // One that has no name of its own.
     out.append(shown == 0 ? "" : ", ").append(each);
     if (++shown == kMostShown) break;
   }

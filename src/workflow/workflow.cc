@@ -33,8 +33,8 @@ void add_fields(Hasher& hasher, const T& value) {
 // Equal templates become one.
 class Templates {
  public:
-  explicit Templates(std::vector<fleet::TaskTemplate>& all) : all_(all) {}
-  std::int64_t number(fleet::TaskTemplate&& use) {
+  explicit Templates(std::vector<model::TaskTemplate>& all) : all_(all) {}
+  std::int64_t number(model::TaskTemplate&& use) {
     Hasher hasher;
     add_fields(hasher, use);
     const std::uint64_t hash = hasher.finish64();
@@ -48,7 +48,7 @@ class Templates {
   }
 
  private:
-  std::vector<fleet::TaskTemplate>& all_;
+  std::vector<model::TaskTemplate>& all_;
   std::unordered_multimap<std::uint64_t, std::size_t> known_{};
 };
 
@@ -146,11 +146,11 @@ class WorkflowReader {
     std::string name;
     if (node == nullptr) {
       if (entry.body->kind == Node::Kind::kMap) reading_.wrong(*entry.body, "the stage has no name");
-    } else if (node->kind != Node::Kind::kScalar || !fleet::is_reference_name(reading_.text(*node)) ||
+    } else if (node->kind != Node::Kind::kScalar || !model::is_reference_name(reading_.text(*node)) ||
                reading_.text(*node).size() > kMostNameBytes) {
       reading_.wrong(*node, "the name of the stage is " + reading_.found(*node) +
                                 "; it must be made of letters, digits, _ and -, and have at most 128 of them");
-    } else if (fleet::is_reserved_root(reading_.text(*node))) {
+    } else if (model::is_reserved_root(reading_.text(*node))) {
       reading_.wrong(*node, "no stage can be called " + std::string(reading_.text(*node)) +
                                 ": in references this word means something else");
     } else {
@@ -195,7 +195,7 @@ class WorkflowReader {
     std::vector<GraphNode> nodes;
     nodes.reserve(entries_.size());
     for (std::size_t i = 0; i < entries_.size(); ++i) {
-      const fleet::Stage& stage = out_.spec.stages[i];
+      const model::Stage& stage = out_.spec.stages[i];
       nodes.push_back({stage.name, out_.stages[i], &stage.needs, &references_[i]});
     }
     check_graph(reading_.problems, nodes, names_);

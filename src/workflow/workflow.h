@@ -23,7 +23,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fleet/spec.h"
+#include "model/spec.h"
 #include "rota/result.h"
 #include "workflow/problems.h"
 
@@ -38,7 +38,7 @@ struct Source {
 };
 
 struct WorkflowFile {
-  fleet::WorkflowSpec spec{};       // Whole only if there is no problem. `user` is the submitter's to fill in.
+  model::WorkflowSpec spec{};       // Whole only if there is no problem. `user` is the submitter's to fill in.
   std::vector<Position> stages{};   // Where each of spec.stages is written.
   std::vector<Problem> problems{};  // In the order of the file.
   [[nodiscard]] bool ok() const { return problems.empty(); }

@@ -4,9 +4,9 @@
 #include <rapidcheck/gtest.h>
 
 #include "base/prng.h"
-#include "fleet/reference.h"
+#include "model/reference.h"
 
-namespace rota::fleet {
+namespace rota::model {
 namespace {
 
 using testing::HasSubstr;
@@ -146,4 +146,4 @@ RC_GTEST_PROP(ConditionsProperty, DecimalsOrderLikeIntegers, (std::uint64_t seed
 }
 
 }  // namespace
-}  // namespace rota::fleet
+}  // namespace rota::model

@@ -1,5 +1,5 @@
 // References (B-13): found with their place, resolved with their type, and never read again.
-#include "fleet/reference.h"
+#include "model/reference.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <map>
 
 #include "base/json_text.h"
-#include "fleet/json.h"
+#include "model/json.h"
 
-namespace rota::fleet {
+namespace rota::model {
 namespace {
 
 using testing::ElementsAre;
@@ -199,4 +199,4 @@ RC_GTEST_PROP(ReferencesProperty, AnyTextTravelsUnchanged, ()) {
 }
 
 }  // namespace
-}  // namespace rota::fleet
+}  // namespace rota::model

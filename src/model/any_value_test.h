@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "fleet/codec.h"
+#include "model/codec.h"
 
 namespace rota::model::testing_support {
 

@@ -42,8 +42,8 @@ Result<void> check_start(const Reference& reference) {
     return no_reference(reference.text, "must name one of the matrix's lists, like ${matrix.seed}");
   }
   if (!first.is_index && first.name == "result") return {};
-  return no_reference(reference.text, "must continue with .result, the only value of a stage, like ${" +
-                                          reference.root + ".result}");
+  return no_reference(reference.text,
+                      "must continue with .result, the only value of a stage, like ${" + reference.root + ".result}");
 }
 
 class ReferenceParser {

@@ -50,8 +50,7 @@ TEST(Document, KnowsWhatIsWhere) {
 
 TEST(Document, AliasesAreShared) {
   EXPECT_EQ(read("a: &x {b: [1, 2]}\nc: *x\nd: [*x]\n").shown, "{a:{b:[1 2]} c:{b:[1 2]} d:[{b:[1 2]}]}");
-  EXPECT_THAT(read("a: *x\n").problems,
-              ElementsAre("f:1:4: the alias *x is not defined; there is no &x before it"));
+  EXPECT_THAT(read("a: *x\n").problems, ElementsAre("f:1:4: the alias *x is not defined; there is no &x before it"));
   EXPECT_THAT(read("a: &x [*x]\n").problems, ElementsAre("f:1:8: the alias *x is inside what it stands for"));
 }
 

@@ -1,4 +1,4 @@
-#include "worker/guard.h"
+#include "worker/guard_pool.h"
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -38,20 +38,20 @@ Error system_error(const std::string& what, int error) {
   return Error{ErrorCode::kIoError, what + ": " + std::generic_category().message(error)};
 }
 
-// A file in memory with the guard's program. Not deleted by anybody, as it has no name.
+// A file in memory with the guard's program. It has no name, so nothing can delete it.
 Result<int> make_guard_file() {
   OwnedFd file(::memfd_create("rota-guard", MFD_CLOEXEC));
-  if (file.fd < 0) return system_error("making the guard's program", errno);
+  if (file.fd < 0) return system_error("cannot write the guard's program to memory", errno);
   const char* at = rota_guard_image;
   while (at < rota_guard_image_end) {
     const ssize_t written = ::write(file.fd, at, static_cast<std::size_t>(rota_guard_image_end - at));
-    if (written <= 0) return system_error("making the guard's program", errno);
+    if (written <= 0) return system_error("cannot write the guard's program to memory", errno);
     at += written;
   }
   return file.release();
 }
 
-// Made once, and open as long as the process lives.
+// Made once, and open until the process ends.
 Result<int> guard_file() {
   static const Result<int> file = make_guard_file();
   return file;
@@ -63,11 +63,11 @@ Result<pid_t> spawn_guard(int socket, std::string run) {
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_init(&actions);
   posix_spawnattr_init(&attributes);
-  // The socket first: it may be any number, even one of those that follow.
+  // The socket first: its number may be one of those that are opened next.
   posix_spawn_file_actions_adddup2(&actions, socket, 3);
   for (int fd = 0; fd < 3; ++fd) posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0);
-  // A session of its own: what a terminal sends to the worker (Ctrl-C) is the worker's to handle. All signals as they
-  // were made: what this program ignores, commands shall not.
+  // A session of its own, so that a signal from the terminal (Ctrl-C) reaches only the worker. All signals get their
+  // default action, so that programs do not inherit which signals this process ignores.
   sigset_t all;
   sigset_t none;
   sigfillset(&all);
@@ -86,7 +86,7 @@ Result<pid_t> spawn_guard(int socket, std::string run) {
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   if (error != 0) {
-    return system_error("starting the guard from memory, which needs /proc and vm.memfd_noexec below 2", error);
+    return system_error("cannot start the guard from memory, which needs /proc and vm.memfd_noexec below 2", error);
   }
   return pid;
 }
@@ -97,8 +97,8 @@ bool environment_has(const std::string& path, const std::string& text) {
   return environment.find(text) != std::string::npos;
 }
 
-// One pass over all processes; how many were killed. A descriptor of the process is opened before its environment is
-// read, so that the number cannot have become another's.
+// Makes one pass over all processes and returns how many it killed. It opens a descriptor of the process before it
+// reads the environment again, so that the process id cannot have been reused in between.
 int kill_by_environment(const std::string& text) {
   int killed = 0;
   std::error_code ignored;
@@ -115,15 +115,16 @@ int kill_by_environment(const std::string& text) {
 
 }  // namespace
 
-Result<void> Guard::bury(const std::string& run) {
+Result<void> GuardPool::bury(const std::string& run) {
   return fiber::blocking([&run] {
-    // Whoever forks meanwhile is found by the next pass. The bound is for what cannot die (a hung disk).
+    // The next pass finds processes that were forked meanwhile. The bound is for processes that cannot die (a hung
+    // disk).
     const std::string text = std::string(guard::kRunVariable) + run + ".";
     for (int pass = 0; pass < 100 && kill_by_environment(text) > 0; ++pass) ::usleep(1000);
   });
 }
 
-Guard::Guard(std::size_t guards) {
+GuardPool::GuardPool(std::size_t guards) {
   const std::size_t wanted =
       guards != 0 ? guards : static_cast<std::size_t>(std::max(::sysconf(_SC_NPROCESSORS_ONLN), 1L));
   for (std::size_t i = 0; i < std::clamp<std::size_t>(wanted, 1, kGuardsMost); ++i) {
@@ -131,11 +132,11 @@ Guard::Guard(std::size_t guards) {
   }
 }
 
-Guard::~Guard() {
+GuardPool::~GuardPool() {
   for (const auto& one : guards_) one->stop();
 }
 
-std::vector<std::int32_t> Guard::pids() const {
+std::vector<std::int32_t> GuardPool::pids() const {
   std::vector<std::int32_t> result;
   for (const auto& one : guards_) {
     if (one->pid != 0) result.push_back(one->pid);
@@ -143,39 +144,40 @@ std::vector<std::int32_t> Guard::pids() const {
   return result;
 }
 
-void Guard::One::stop() {
+void GuardPool::One::stop() {
   socket = {};
   if (pid == 0) return;
-  // It goes when its last command is dead. Whoever it leaves behind as a zombie is reaped here if that is soon, and by
+  // The guard exits when its last program is dead. It is reaped here if that has happened already, and otherwise by
   // init when this process ends.
   int status = 0;
   (void)::waitpid(pid, &status, WNOHANG);
   pid = 0;
 }
 
-Result<void> Guard::One::start() {
+Result<void> GuardPool::One::start() {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-    return system_error("the guard's socket", errno);
+    return system_error("cannot make a socket for the guard", errno);
   const OwnedFd theirs(ends[1]);
   ROTA_TRY_ASSIGN(socket, fiber::Descriptor::adopt(ends[0]));
   timespec time{};
-  ::clock_gettime(CLOCK_MONOTONIC, &time);  // With the process's number, a name that no other guard has had.
+  ::clock_gettime(CLOCK_MONOTONIC, &time);  // With the process id, a name that no other guard has had.
   run = std::to_string(::getpid()) + "-" + std::to_string(time.tv_sec) + "-" + std::to_string(time.tv_nsec);
   ROTA_TRY_ASSIGN(pid, spawn_guard(theirs.fd, run));
   return {};
 }
 
-Result<void> Guard::start_one() {
+Result<void> GuardPool::start_one() {
   One& one = *guards_.front();
   const std::lock_guard lock(one.mutex);
   if (one.socket.is_open()) return {};
   return one.start();
 }
 
-Result<Guard::Opened> Guard::open_command(int out, int err, int progress, std::string_view request) {
+Result<GuardPool::Opened> GuardPool::open_program(int out, int err, int progress, std::string_view request) {
   int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return system_error("a command's socket", errno);
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return system_error("cannot make a socket for a program", errno);
   const OwnedFd theirs(ends[1]);
   ROTA_TRY_ASSIGN(fiber::Descriptor ours, fiber::Descriptor::adopt(ends[0]));
 
@@ -197,7 +199,7 @@ Result<Guard::Opened> Guard::open_command(int out, int err, int progress, std::s
   header->cmsg_len = CMSG_LEN(sizeof fds);
   std::memcpy(CMSG_DATA(header), fds, sizeof fds);
 
-  // Relaxed: whose turn it is orders nothing.
+  // Relaxed: the counter orders no other memory.
   One& one = *guards_[turn_.fetch_add(1, std::memory_order_relaxed) % guards_.size()];
   const std::lock_guard lock(one.mutex);
   for (int attempt = 0;;) {
@@ -206,12 +208,12 @@ Result<Guard::Opened> Guard::open_command(int out, int err, int progress, std::s
       return Opened{std::move(ours), one.run, sent};
     const int error = errno;
     if (error == EAGAIN || error == ETOOMANYREFS) {
-      // Full, or more descriptors are under way than this user may have: the guard is behind.
+      // The socket is full, or this user has too many descriptors in flight: wait until the guard has caught up.
       ROTA_TRY(error == EAGAIN ? one.socket.wait_writable() : fiber::sleep_for(std::chrono::milliseconds(1)));
     } else if ((error == EPIPE || error == ECONNRESET) && ++attempt < 3) {
-      one.stop();  // It was killed. Its commands are dead; this one gets a new guard.
+      one.stop();  // The guard was killed, and its programs with it. This program gets a new guard.
     } else if (error != EINTR) {
-      return system_error("handing a command to the guard", error);
+      return system_error("cannot hand a program to the guard", error);
     }
   }
 }

@@ -1,10 +1,9 @@
-#include "worker/intake.h"
-
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "base/prng.h"
+#include "worker/intake.h"
 
 namespace rota::worker {
 namespace {

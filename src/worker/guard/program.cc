@@ -1,4 +1,4 @@
-#include "worker/guard/command.h"
+#include "worker/guard/program.h"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -67,12 +67,9 @@ int Cgroup::make(const std::string& parent, const std::string& name, const Start
   if (header.memory_bytes != 0) {
     limits_memory_ = write_text(path_ + "/memory.max", std::to_string(header.memory_bytes));
     if (limits_memory_) {
-      write_text(path_ + "/memory.swap.max", "0");   // Or the limit would only move the memory to the disk.
-      write_text(path_ + "/memory.oom.group", "1");  // All of it dies, not one process that the rest waits for.
+      write_text(path_ + "/memory.swap.max", "0");   // Otherwise the limit would only move memory to the disk.
+      write_text(path_ + "/memory.oom.group", "1");  // Kill the whole group, not one process that others wait for.
     }
-  }
-  if (header.cpu_millis != 0) {  // In 100 ms, so many microseconds of all processors together.
-    write_text(path_ + "/cpu.max", std::to_string(header.cpu_millis * 100) + " 100000");
   }
   return 0;
 }
@@ -109,19 +106,19 @@ bool Cgroup::remove() {
 
 namespace {
 
-// What the child tells its parent, in the memory that vfork() lets them share.
+// How the child tells its parent about a failed start, in the memory that they share after vfork().
 struct Trouble {
   Stage stage;
   int error;
 };
 
-rlimit g_inherited_files{};  // The soft and hard limit that the guard was started with, and commands get.
+rlimit g_inherited_files{};  // The limits that the guard was started with; programs get them.
 
-// All that the child needs, made before it exists: after vfork() it may only make system calls.
+// Everything that the child needs, prepared before it exists: after vfork() it may only make system calls.
 struct Prepared {
   std::vector<char*> arguments;
   std::vector<char*> environment;
-  std::vector<std::string> paths;  // To try, in order.
+  std::vector<std::string> paths;  // Candidates for execve(), in order.
   const char* directory = nullptr;
   int cgroup_fd = -1;
   ChildFds fds;
@@ -137,7 +134,7 @@ struct Prepared {
   ::_exit(127);
 }
 
-// At most what the hard limit allows.
+// Sets a limit, but not above the current hard limit.
 bool set_limit(int which, std::uint64_t soft, std::uint64_t hard) {
   rlimit now{};
   if (::getrlimit(static_cast<__rlimit_resource_t>(which), &now) != 0) return false;
@@ -148,11 +145,11 @@ bool set_limit(int which, std::uint64_t soft, std::uint64_t hard) {
 [[noreturn, gnu::noinline]] void become(const Prepared& p, Trouble* trouble) {
   const StartHeader& h = *p.header;
   if (::setpgid(0, 0) != 0) give_up(trouble, Stage::kGroup, errno);
-  // The guard has one thread: this fires when the guard dies, and never else.
+  // The guard has one thread, so this signal is sent when the guard dies and in no other case.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != p.guard) ::_exit(127);
   if (p.cgroup_fd >= 0 && ::write(p.cgroup_fd, "0", 1) != 1) give_up(trouble, Stage::kCgroup, errno);
-  // SIGXCPU first; KILL five seconds of processor later, for those who ignore it.
+  // SIGXCPU first; KILL after five more seconds of processor time, for programs that ignore it.
   bool limited = h.cpu_seconds == 0 || set_limit(RLIMIT_CPU, h.cpu_seconds, h.cpu_seconds + 5);
   if (p.memory_by_rlimit) limited = limited && set_limit(RLIMIT_AS, h.memory_bytes, h.memory_bytes);
   if (h.processes != 0) limited = limited && set_limit(RLIMIT_NPROC, h.processes, h.processes);
@@ -169,7 +166,8 @@ bool set_limit(int which, std::uint64_t soft, std::uint64_t hard) {
   int error = ENOENT;
   for (const std::string& path : p.paths) {
     ::execve(path.c_str(), p.arguments.data(), p.environment.data());
-    // As a shell does: what is not there is looked for elsewhere, and what may not be run is only told of at the end.
+    // As a shell does: a missing file is looked for in the next directory, and a file that may not be executed is
+    // reported only if no other one is found.
     if (errno == EACCES) {
       error = EACCES;
     } else if (errno != ENOENT && errno != ENOTDIR) {
@@ -180,7 +178,7 @@ bool set_limit(int which, std::uint64_t soft, std::uint64_t hard) {
   give_up(trouble, Stage::kExec, error);
 }
 
-// vfork() returns twice, with the same memory: nothing but these two calls is in the frame it returns to.
+// vfork() returns twice in the same memory, so the frame that it returns to contains nothing but these two calls.
 [[gnu::noinline]] pid_t spawn(const Prepared& prepared, Trouble* trouble) {
   const pid_t pid = ::vfork();
   if (pid == 0) become(prepared, trouble);

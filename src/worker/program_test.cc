@@ -1,8 +1,7 @@
 // Commands from their specification to their result.
-#include "worker/command.h"
-
 #include <csignal>
 
+#include "worker/command.h"
 #include "worker/process_testing.h"
 
 namespace rota::worker {

@@ -1,6 +1,6 @@
-#include "worker/json.h"
-
 #include <gtest/gtest.h>
+
+#include "worker/json.h"
 
 namespace rota::worker {
 namespace {

@@ -1,4 +1,4 @@
-// One command as the guard keeps it, and how it is started.
+// How the guard starts a program: the request, the cgroup and the child process.
 //
 // Thread safety: none; the guard has one thread.
 #pragma once
@@ -21,7 +21,7 @@ struct ChildFds {
   int progress = -1;
 };
 
-// What a StartHeader and its payload say.
+// A StartHeader with its payload taken apart.
 struct Request {
   StartHeader header;
   std::string directory;
@@ -29,13 +29,13 @@ struct Request {
   std::vector<std::string> arguments;
   std::vector<std::string> environment;
 };
-// False if the payload is not what the header promises.
+// False if the payload does not match the header.
 bool parse_request(const StartHeader& header, const std::string& payload, Request* request);
 
-// A cgroup of its own, below one that we were given. None until make(): then everything is a no-op.
+// A cgroup for one program, below the one that the worker was given. Before make(), every function does nothing.
 class Cgroup {
  public:
-  // Makes it and sets the limits that its controllers know. An errno, or 0.
+  // Makes the group and sets the limits that its controllers support. Returns an errno, or 0.
   int make(const std::string& parent, const std::string& name, const StartHeader& header);
   [[nodiscard]] bool is_open() const { return !path_.empty(); }
   [[nodiscard]] bool limits_memory() const { return limits_memory_; }
@@ -43,7 +43,7 @@ class Cgroup {
   void close_procs();
   [[nodiscard]] bool killed_for_memory() const;
   void kill() const;
-  // True when it is gone, or there is none. False while processes in it are still dying.
+  // True when the group is removed, or there is none. False while processes in it are still dying.
   [[nodiscard]] bool remove();
 
  private:
@@ -52,7 +52,8 @@ class Cgroup {
   bool limits_memory_ = false;
 };
 
-// Lets the guard itself open as many files as it may: it has a socket for each command. Commands get what it had.
+// Raises the guard's own limit of open files to the maximum: it has one socket per program. Programs get the limit that
+// the guard was started with.
 void take_open_files();
 
 struct StartResult {
@@ -60,7 +61,8 @@ struct StartResult {
   Stage stage = Stage::kNone;
   int error = 0;
 };
-// Starts the request's command in a group of its own. Returns when it executes its program, or has failed to.
+// Starts the program of the request in a process group of its own. Returns when the child has executed its program, or
+// has failed to.
 StartResult start_child(const Request& request, const Cgroup& cgroup, const ChildFds& fds);
 
 }  // namespace rota::worker::guard

@@ -121,7 +121,7 @@ TEST(Logger, HearsOfObserversThatThrowAndOfTasksThatDoNotPause) {
     }
     ASSERT_THAT(log->lines, SizeIs(2));
     EXPECT_THAT(log->lines[0], HasSubstr("an observer threw at an event of task 'a': no thanks"));
-    EXPECT_THAT(log->lines[1], HasSubstr("'deaf' came to no checkpoint within 1 ms"));
+    EXPECT_THAT(log->lines[1], HasSubstr("'deaf' reached no checkpoint within 1 ms"));
   }
 }
 
@@ -133,7 +133,7 @@ TEST(Logger, HearsOfWorkersThatTheRuntimeHasNot) {
   EXPECT_THAT(log->lines, SizeIs(0));
   ASSERT_TRUE(create_thread_pool_scheduler({.workers = 5}, log, runtime).ok());
   ASSERT_THAT(log->lines, SizeIs(1));
-  EXPECT_THAT(log->lines[0], HasSubstr("5 workers were asked for, but the runtime has 2"));
+  EXPECT_THAT(log->lines[0], HasSubstr("5 workers were requested, but the given runtime has 2"));
 }
 
 TEST(SchedulerConfig, RefusesWhatMakesNoSense) {

@@ -85,7 +85,7 @@ void submit_tasks(IScheduler& scheduler, Prng& random, std::atomic<int>& inside)
   }
 }
 
-// Lets everything that is paused go on until all is terminal.
+// Resumes every paused task until all are terminal.
 void finish(IScheduler& scheduler) {
   for (bool live = true; live;) {
     live = false;

@@ -220,7 +220,7 @@ TEST_P(SchedulerOn, KeepsToItsBudget) {
   });
 }
 
-// G-6: a stage that throws fails alone with its descendants; the root cause is named; others go on.
+// G-6: a stage that throws fails only its descendants; the root cause is named; other tasks continue.
 TEST_P(SchedulerOn, AFailureReachesItsDescendantsOnly) {
   with([](IScheduler& scheduler) {
     ASSERT_TRUE(scheduler.submit({.task_id = "a"}, [](StageContext&) { throw std::runtime_error("no paper"); }).ok());
@@ -245,7 +245,7 @@ TEST_P(SchedulerOn, AFailureReachesItsDescendantsOnly) {
   });
 }
 
-// G-7: a running task pauses at its checkpoint and gives its worker and its slot to another; then it goes on.
+// G-7: a running task pauses at its checkpoint and gives its worker and its slot to another; then it continues.
 TEST_P(SchedulerOn, APausedTaskGivesItsWorkerAndSlotBack) {
   with({.budget = {.cpu_slots_hard = 1}}, [](IScheduler& scheduler) {
     Door door;
@@ -362,7 +362,7 @@ TEST_P(SchedulerOn, CancelInterruptsAWaitingStage) {
     while (!started) fiber::yield();
     EXPECT_TRUE(scheduler.cancel("a").ok());
     EXPECT_EQ(scheduler.wait("a").code(), ErrorCode::kCancelled);
-    // The fiber that ran it goes on with others: they are not cancelled.
+    // The fiber that ran it runs other tasks afterwards: they are not cancelled.
     for (int i = 0; i < 20; ++i) {
       const std::string id = "after" + std::to_string(i);
       ASSERT_TRUE(

@@ -108,7 +108,7 @@ TEST_F(RosterTest, APausedRunningTaskGivesItsSlotsBack) {
   EXPECT_TRUE(pick().is_none());
   EXPECT_EQ(*roster_.pause(a, now_), Roster::Pausing::kPending);
   EXPECT_EQ(state("a"), kRunning);
-  EXPECT_EQ(roster_.checkpoint(b), Roster::Checkpoint::kGoOn);
+  EXPECT_EQ(roster_.checkpoint(b), Roster::Checkpoint::kContinue);
   EXPECT_EQ(roster_.checkpoint(a), Roster::Checkpoint::kPark);
   EXPECT_EQ(roster_.paused_from(a), kRunning);
   EXPECT_EQ(pick(), c);
@@ -117,7 +117,7 @@ TEST_F(RosterTest, APausedRunningTaskGivesItsSlotsBack) {
   roster_.finish(c, true, now_);
   const Roster::Picked again = roster_.pick(now_);
   EXPECT_EQ(again.task, a);
-  EXPECT_TRUE(again.goes_on);
+  EXPECT_TRUE(again.resumes);
   EXPECT_EQ(roster_.attempts(a), 1U);
   roster_.finish(a, true, now_);
   EXPECT_EQ(state("a"), kSucceeded);
@@ -147,7 +147,7 @@ TEST_F(RosterTest, NoCheckpointInTimeCancels) {
   roster_.finish(b, true, now_);
 }
 
-// G-7: cancel is idempotent and for one task: of three siblings two go on.
+// G-7: cancel is idempotent and affects one task: of three siblings two continue.
 TEST_F(RosterTest, CancelReachesOneTaskAndItsDescendants) {
   const TaskRef root = add("root");
   add("s1", {"root"});
@@ -189,7 +189,7 @@ TEST_F(RosterTest, CancelOfAParkedTaskUnwindsIt) {
   EXPECT_EQ(roster_.resume(a, now_).code(), ErrorCode::kFailedPrecondition);
 }
 
-// G-6: failure reaches every descendant with the root cause; unrelated tasks go on.
+// G-6: failure reaches every descendant with the root cause; unrelated tasks continue.
 TEST_F(RosterTest, FailureReachesDescendantsAndNobodyElse) {
   const TaskRef a = add("a");
   add("other");
@@ -457,7 +457,7 @@ void random_history(std::uint64_t seed, int steps) {
       if (picked) {
         Model::Task& task = model.tasks[picked.task.value() - 1];
         ASSERT_EQ(task.state, kReady);
-        ASSERT_EQ(picked.goes_on, task.started);
+        ASSERT_EQ(picked.resumes, task.started);
         task.state = kRunning;
         if (!task.started) ++task.attempts;
         task.started = true;
@@ -471,7 +471,7 @@ void random_history(std::uint64_t seed, int steps) {
       Model::Task& task = model.tasks[i];
       ASSERT_EQ(answer, task.stopping  ? Roster::Checkpoint::kStop
                         : task.pausing ? Roster::Checkpoint::kPark
-                                       : Roster::Checkpoint::kGoOn);
+                                       : Roster::Checkpoint::kContinue);
       if (answer == Roster::Checkpoint::kPark) {
         task.pausing = false;
         task.state = kPaused;

@@ -115,7 +115,7 @@ TEST_F(DiskLedgerTest, TheQueueIsBounded) {
   EXPECT_EQ(ledger->last_index(), 4U);
 }
 
-// A task that is cancelled while it waits goes on at once; its record becomes durable all the same.
+// A task that is cancelled while it waits returns at once; its record becomes durable anyway.
 TEST_F(DiskLedgerTest, AWaitCanBeCancelled) {
   const std::unique_ptr<DiskLedger> ledger = open().value();
   fiber::Runtime runtime({.worker_count = 2});
@@ -164,7 +164,7 @@ TEST_F(DiskLedgerTest, ATornTailIsCutAndReported) {
     EXPECT_EQ(all_records(*ledger), test_records(1, 19));
     EXPECT_EQ(ledger->recovery().last_index, 19U);
     EXPECT_EQ(ledger->recovery().torn_bytes, size - last_frame);
-    EXPECT_TRUE(lines.contains("torn tail was cut off"));
+    EXPECT_TRUE(lines.contains("removed a torn tail"));
     ASSERT_TRUE(ledger->append(test_records(20, 21)).ok());
   }
   // Whole: nothing to report.
@@ -310,7 +310,7 @@ TEST_F(DiskLedgerTest, ANewerFormatIsRefused) {
   EXPECT_EQ(file_bytes(folder_ / "ledger"), before);
 }
 
-// Another program's database, and what is no database at all, are refused and left as they are.
+// Another program's database, and a file that is not a database, are refused and left unchanged.
 TEST_F(DiskLedgerTest, WhatIsNoLedgerIsLeftAlone) {
   ASSERT_TRUE(Connection::open(folder_ / "theirs", Connection::Mode::kCreate, nullptr)
                   .value()
@@ -364,10 +364,10 @@ TEST_F(DiskLedgerTest, RelaxedDoesNotSync) {
 
 // ---------------------------------------------------------------------------------------------------------- compaction
 
-// Contract: L-4. A thousand times the same: append, snapshot, compact. The files grow to a bound and stay there, and
-// appending goes on during snapshots and compactions.
+// Contract: L-4. Append, snapshot and compact a thousand times. The files grow to a bound and stay there, and appending
+// continues during snapshots and compactions.
 TEST_F(DiskLedgerTest, CompactionKeepsTheLogBounded) {
-  options_.durability = Durability::kRelaxed;  // For speed alone.
+  options_.durability = Durability::kRelaxed;  // Only for speed.
   options_.checkpoint_pages = 50;
   options_.piece_bytes = 5000;
   options_.compact_records = 40;
@@ -404,7 +404,7 @@ TEST_F(DiskLedgerTest, CompactionKeepsTheLogBounded) {
   EXPECT_LE(late, early * 3 / 2) << "early " << early;
 }
 
-// Reading goes on while records are compacted away: each read gives what it asked for, or says that it is gone.
+// Reading continues during compaction: each read returns the requested records, or says that they were compacted.
 TEST_F(DiskLedgerTest, ReadingDuringCompaction) {
   options_.durability = Durability::kRelaxed;
   options_.compact_records = 7;

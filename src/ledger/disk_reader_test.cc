@@ -126,7 +126,7 @@ TEST_F(DiskReaderTest, ReadsWhileAnotherWrites) {
   EXPECT_EQ(all_of(options_.path), seen);
 }
 
-// A reader, and whoever asks who has it open, is in nobody's way: each opening succeeds, and recovers.
+// Neither a reader nor a caller of holder() blocks a writer: each opening succeeds, and recovers.
 TEST_F(DiskReaderTest, DoesNotKeepAWriterFromOpening) {
   make_closed(1);
   Child reading([&](const Child& me) -> int {

@@ -88,7 +88,7 @@ void check(const std::string& path, const Told& told, Durability durability, boo
     EXPECT_EQ(*snapshot, test_snapshot(snapshot->index, 9000));
   }
   EXPECT_GE((snapshot ? snapshot->index : 0) + 1, ledger.first_index());
-  // And it goes on.
+  // Appending continues.
   ASSERT_TRUE(ledger.append(test_records(last + 1, last + 5)).ok());
   EXPECT_EQ(ledger.read(last + 5, 1)->size(), 1U);
 }
@@ -181,8 +181,8 @@ TEST_P(FaultTest, EveryCallOfRecoveryFails) {
   }
 }
 
-// Contract: L-2. After a failure every waiter has its error, later changes are refused with the same, reading goes on,
-// and nothing is written any more. A full disk is NoSpace and says what to do.
+// Contract: L-2. After a failure every waiter gets the error, later changes are refused with it, reading continues, and
+// nothing is written any more. A full disk is NoSpace and says what to do.
 TEST_P(FaultTest, AFailureIsFinal) {
   const LogCapture quiet;
   FaultVfs vfs;
@@ -211,7 +211,7 @@ TEST_P(FaultTest, AFailureIsFinal) {
     EXPECT_NE(ledger->close().error().message.find("make room"), std::string::npos);
   }
   EXPECT_EQ(ledger->close().code(), code);
-  EXPECT_TRUE(quiet.contains("cannot be written any more"));
+  EXPECT_TRUE(quiet.contains("writing to the ledger failed"));
   ledger.reset();
   EXPECT_EQ(vfs.calls(), calls);  // Not even at its end.
   vfs.arm({});
@@ -273,7 +273,8 @@ TEST_P(FaultTest, EveryCallOfABackupFails) {
 constexpr const char* kChildPath = "ROTA_LEDGER_TEST_CHILD";
 constexpr int kChildSays = 100;  // The descriptor.
 
-// The child of KilledAtAnyMoment, and no test: appends for ever and says what was acknowledged, in eight bytes.
+// The child process of KilledAtAnyMoment, not a test: appends forever and writes each acknowledged index in eight
+// bytes.
 TEST(LedgerChild, DISABLED_AppendsForEver) {
   const char* path = std::getenv(kChildPath);
   ASSERT_NE(path, nullptr);
@@ -298,8 +299,8 @@ TEST(LedgerChild, DISABLED_AppendsForEver) {
   });
 }
 
-// Contract: L-2. A process is killed at a moment of no one's choosing, ten times over on one ledger: what it has said
-// to be durable is there, and the next one goes on from it.
+// Contract: L-2. A process is killed at a random moment, ten times on one ledger: the records that it reported as
+// durable are there, and the next process continues after them.
 TEST(LedgerKill, KilledAtAnyMoment) {
   const LogCapture quiet;
   const TestFolder folder(TestFolder::Where::kMemory);  // To the system a killed process's writes are as good as any.

@@ -63,7 +63,8 @@ Result<void> MemoryLedger::compact(std::uint64_t up_to) {
 }
 
 Result<void> MemoryLedger::backup(const std::string& path) {
-  return Error{ErrorCode::kUnsupported, "no backup at " + path + ": this ledger is in memory only; use one on disk"};
+  return Error{ErrorCode::kUnsupported,
+               "cannot back up to " + path + ": this ledger is only in memory; use a ledger on disk"};
 }
 
 Result<void> MemoryLedger::close() {

@@ -1,7 +1,7 @@
-// MemoryLedger: the log in this process's memory. For tests, simulations, and runs that may forget.
+// MemoryLedger: the log in this process's memory, for tests, simulations, and runs that need no recovery.
 //
-// A record is durable as soon as it is submitted, as far as memory is: it lives as long as the object. Nothing waits,
-// so that it works the same in a fiber, in deterministic mode and on a plain thread.
+// A submitted record counts as durable at once; it lives as long as the object. Nothing waits, so it works the same in
+// a fiber, in deterministic mode and on a plain thread.
 //
 // Invariant, under mutex_: records_ are base_ + 1, base_ + 2, ..., and snapshot_ is at least base_.
 // Bounds: none of its own; compaction keeps it small.
@@ -26,7 +26,7 @@ class MemoryLedger final : public Ledger {
   Result<void> save_snapshot(Snapshot snapshot) override ROTA_EXCLUDES(mutex_);
   Result<std::optional<Snapshot>> latest_snapshot() override ROTA_EXCLUDES(mutex_);
   Result<void> compact(std::uint64_t up_to) override ROTA_EXCLUDES(mutex_);
-  // Unsupported: what is only in memory has no file.
+  // Unsupported, because there is no file.
   Result<void> backup(const std::string& path) override;
   Result<void> close() override ROTA_EXCLUDES(mutex_);
 
@@ -35,7 +35,7 @@ class MemoryLedger final : public Ledger {
   [[nodiscard]] std::uint64_t latest() const ROTA_REQUIRES(mutex_) { return snapshot_ ? snapshot_->index : 0; }
 
   mutable sync::Mutex mutex_;
-  std::uint64_t base_ ROTA_GUARDED_BY(mutex_) = 0;  // Records up to here are compacted away.
+  std::uint64_t base_ ROTA_GUARDED_BY(mutex_) = 0;  // Records up to this index are compacted.
   std::deque<std::string> records_ ROTA_GUARDED_BY(mutex_);
   std::optional<Snapshot> snapshot_ ROTA_GUARDED_BY(mutex_);
   bool closed_ ROTA_GUARDED_BY(mutex_) = false;

@@ -79,9 +79,10 @@ class SettingsTable {
   Setting<Duration> add_duration(SettingSpec spec, Duration value, Duration least, Duration most);
   Setting<ByteSize> add_bytes(SettingSpec spec, ByteSize value, ByteSize least, ByteSize most);
   Setting<StringList> add_list(SettingSpec spec, StringList value, std::size_t most_items = 1024);
-  template <class E>
+  // `names`: pairs of a name and an enumerator.
+  template <class E, class Names = std::initializer_list<std::pair<std::string_view, E>>>
     requires std::is_enum_v<E>
-  Setting<E> add_enum(SettingSpec spec, E value, std::initializer_list<std::pair<std::string_view, E>> names) {
+  Setting<E> add_enum(SettingSpec spec, E value, const Names& names) {
     std::vector<EnumName> list;
     for (const auto& [name, number] : names) list.push_back({std::string(name), static_cast<std::int64_t>(number)});
     return {this, add_enum_row(std::move(spec), static_cast<std::int64_t>(value), std::move(list))};

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -24,23 +25,24 @@ namespace rota::host {
 namespace {
 
 using namespace std::chrono_literals;
-using bus::Assign;
-using bus::Report;
-using bus::ReportKind;
 using fleet::Outcome;
-using fleet::TaskId;
-using fleet::WorkflowId;
+using model::Assign;
+using model::AttemptEnd;
+using model::AttemptNumber;
+using model::Incarnation;
+using model::Report;
+using model::TaskId;
+using model::WorkflowId;
 
 constexpr std::int64_t kWall = 1'700'000'000'000'000'000;
 
-fleet::WorkflowSpec chain(std::initializer_list<const char*> names) {
-  fleet::WorkflowSpec spec;
+model::WorkflowSpec chain(std::initializer_list<const char*> names) {
+  model::WorkflowSpec spec;
   spec.name = "chain";
   spec.templates.emplace_back();
-  spec.templates.back().type = "work";
-  spec.templates.back().payload = R"({"kind":"handler"})";
+  spec.templates.back().spec.type = "work";
   for (const char* name : names) {
-    fleet::Stage stage;
+    model::Stage stage;
     stage.name = name;
     if (!spec.stages.empty()) stage.needs = {static_cast<std::uint32_t>(spec.stages.size() - 1)};
     spec.stages.push_back(stage);
@@ -53,15 +55,16 @@ class Puppet {
  public:
   Puppet(bus::LocalBus& bus, std::string name) : end_(bus.connect(name).value()) {}
 
-  void hello(std::uint64_t incarnation = 1, std::vector<bus::Held> held = {}) {
-    bus::Register hello;
-    hello.incarnation = incarnation;
-    hello.cpu_millis = 4000;
-    hello.memory_bytes = 1 << 30;
+  void hello(std::uint64_t incarnation = 1, std::vector<model::AttemptId> held = {}) {
+    model::Register hello;
+    hello.incarnation = Incarnation(incarnation);
+    hello.worker.resources.cpu_millis = 4000;
+    hello.worker.resources.memory_bytes = 1 << 30;
+    hello.worker.handlers = {"work"};
     hello.held = std::move(held);
     ASSERT_TRUE(end_->send(hello).ok());
   }
-  bus::ToWorker next() {
+  model::ToWorker next() {
     Result<bus::DeliveryToWorker> delivery = end_->receive(100s);
     EXPECT_TRUE(delivery.ok());
     EXPECT_TRUE(end_->acknowledge(delivery->id).ok());
@@ -69,22 +72,22 @@ class Puppet {
   }
   Assign next_assign() {
     for (;;) {
-      bus::ToWorker message = next();
+      model::ToWorker message = next();
       if (auto* assign = std::get_if<Assign>(&message)) return *assign;
     }
   }
   bool nothing() { return end_->receive(20ms).code() == ErrorCode::kTimeout; }
-  void report(const Assign& assign, ReportKind kind, std::string json = {}, std::string text = {},
-              bus::FailureCause cause = bus::FailureCause::kError) {
-    Report report;
-    report.task = assign.task;
-    report.attempt = assign.attempt;
-    report.term = assign.term;
-    report.kind = kind;
-    report.cause = cause;
-    report.json = std::move(json);
-    report.text = std::move(text);
-    ASSERT_TRUE(end_->send(report).ok());
+  void report(const Assign& assign, model::ReportBody body) {
+    ASSERT_TRUE(end_->send(Report{assign.id, assign.term, std::move(body)}).ok());
+  }
+  void report_end(const Assign& assign, AttemptEnd end, std::string result = {}, std::string message = {},
+                  model::FailureKind failure = model::FailureKind::kError) {
+    model::AttemptOutcome outcome;
+    outcome.end = end;
+    outcome.result = std::move(result);
+    outcome.message = std::move(message);
+    outcome.failure = failure;
+    report(assign, model::Ended{std::move(outcome)});
   }
   bus::WorkerEnd& end() { return *end_; }
 
@@ -225,35 +228,36 @@ TEST(Host, RunsAWorkflow) {
       Puppet puppet(bus, "w");
       puppet.hello();
       running.wait_registered("w");
-      fleet::WorkflowSpec spec = chain({"a", "b"});
+      model::WorkflowSpec spec = chain({"a", "b"});
       spec.templates.push_back(spec.templates[0]);
-      spec.templates[1].payload = R"({"kind":"handler","inputs":{"n":"${a.result.n}"}})";
+      spec.templates[1].spec.inputs = R"({"n":"${a.result.n}"})";
       spec.stages[1].use = 1;
       const WorkflowId id = accepted(running.host.execute(fleet::SubmitWorkflow{"key", spec}));
 
       const Assign first = puppet.next_assign();
-      EXPECT_EQ(first.task, TaskId(id, 0).value());
-      EXPECT_EQ(first.kind, bus::TaskKind::kHandler);
+      EXPECT_EQ(first.id, (model::AttemptId{TaskId(id, 0), AttemptNumber(1)}));
+      EXPECT_EQ(first.spec.type, "work");
+      EXPECT_FALSE(first.spec.program.has_value());
       EXPECT_EQ(first.type, "work");
       EXPECT_EQ(first.cpu_millis, 1000U);
-      puppet.report(first, ReportKind::kStarted);
-      puppet.report(first, ReportKind::kProgress);
-      puppet.report(first, ReportKind::kSucceeded, R"({"n": 7})");
+      puppet.report(first, model::Started{});
+      puppet.report(first, model::Progress{});
+      puppet.report_end(first, AttemptEnd::kSucceeded, R"({"n": 7})");
       bool acknowledged = false;
       bool assigned = false;
       Assign second;
       while (!acknowledged || !assigned) {
-        const bus::ToWorker message = puppet.next();
-        if (const auto* it = std::get_if<bus::Acknowledge>(&message)) {
-          EXPECT_EQ(it->task, first.task);
+        const model::ToWorker message = puppet.next();
+        if (const auto* it = std::get_if<model::AcknowledgeReport>(&message)) {
+          EXPECT_EQ(it->id, first.id);
           acknowledged = true;
         } else {
           second = std::get<Assign>(message);
           assigned = true;
         }
       }
-      EXPECT_EQ(second.spec, R"({"kind":"handler","inputs":{"n":7}})");
-      puppet.report(second, ReportKind::kSucceeded);
+      EXPECT_EQ(second.spec.inputs, R"({"n":7})");
+      puppet.report_end(second, AttemptEnd::kSucceeded);
       running.watcher.wait_ended();
       EXPECT_EQ(running.watcher.outcomes.at(id), Outcome::kSucceeded);
       EXPECT_EQ(running.watcher.reports.size(), 4U);
@@ -294,8 +298,8 @@ TEST(Host, EffectsAfterDurability) {
       ledger.open.set();
       client.get();
       other.get();
-      EXPECT_EQ(puppet.next_assign().task, TaskId(WorkflowId(1), 0).value());
-      EXPECT_EQ(puppet.next_assign().task, TaskId(WorkflowId(2), 0).value());
+      EXPECT_EQ(puppet.next_assign().id.task, TaskId(WorkflowId(1), 0));
+      EXPECT_EQ(puppet.next_assign().id.task, TaskId(WorkflowId(2), 0));
       running.stop();
     });
   });
@@ -316,7 +320,7 @@ TEST(Host, ALedgerThatFails) {
         accepted(running.host.execute(fleet::SubmitWorkflow{"1", chain({"a"})}));
         assign = puppet.next_assign();
         ledger.broken.store(true);
-        puppet.report(assign, ReportKind::kSucceeded, "1");
+        puppet.report_end(assign, AttemptEnd::kSucceeded, "1");
         const Result<void> ended = running.task.get();
         EXPECT_EQ(ended.code(), ErrorCode::kIoError);
         EXPECT_TRUE(running.watcher.outcomes.empty());
@@ -354,17 +358,17 @@ TEST(Host, SurvivesCrashes) {
       for (int step = 0; step < 3; ++step) {
         const Assign assign = puppet.next_assign();
         EXPECT_GE(assign.term, term);
-        EXPECT_EQ(assign.attempt, 1U);
+        EXPECT_EQ(assign.id.attempt, AttemptNumber(1));
         term = assign.term;
         running->crash();
         running = std::make_unique<Running>(nursery, ledger, bus);
-        ASSERT_TRUE(puppet.end().send(bus::Heartbeat{}).ok());
+        ASSERT_TRUE(puppet.end().send(model::Heartbeat{Incarnation(1)}).ok());
         // It is told once more, in the new term.
         const Assign again = puppet.next_assign();
-        EXPECT_EQ(again.task, assign.task);
-        EXPECT_EQ(again.attempt, 1U);
+        EXPECT_EQ(again.id.task, assign.id.task);
+        EXPECT_EQ(again.id.attempt, AttemptNumber(1));
         EXPECT_GT(again.term, term);
-        puppet.report(again, ReportKind::kSucceeded, std::to_string(step));
+        puppet.report_end(again, AttemptEnd::kSucceeded, std::to_string(step));
         term = again.term;
       }
       running->watcher.wait_ended();
@@ -389,9 +393,9 @@ TEST(Host, WorkersThatEndWithIt) {
         running.wait_registered("w");
         if (life == 1) accepted(running.host.execute(fleet::SubmitWorkflow{"1", chain({"a"})}));
         const Assign assign = puppet.next_assign();
-        EXPECT_EQ(assign.attempt, static_cast<std::uint32_t>(life));
+        EXPECT_EQ(assign.id.attempt, AttemptNumber(static_cast<std::uint32_t>(life)));
         if (life < 6) return running.crash();
-        puppet.report(assign, ReportKind::kSucceeded);
+        puppet.report_end(assign, AttemptEnd::kSucceeded);
         running.watcher.wait_ended();
         EXPECT_EQ(running.watcher.outcomes.at(WorkflowId(1)), Outcome::kSucceeded);
         running.stop();
@@ -419,13 +423,13 @@ TEST(Host, ARegistrationThatComesTwice) {
       for (int i = 0; i < 5; ++i) {
         running = std::make_unique<Running>(nursery, ledger, bus);
         const Assign again = puppet.next_assign();
-        EXPECT_EQ(again.task, assign.task);
-        EXPECT_EQ(again.attempt, 1U);
+        EXPECT_EQ(again.id.task, assign.id.task);
+        EXPECT_EQ(again.id.attempt, AttemptNumber(1));
         assign = again;
         puppet.hello(7);
         if (i < 4) running->crash();
       }
-      puppet.report(assign, ReportKind::kSucceeded);
+      puppet.report_end(assign, AttemptEnd::kSucceeded);
       running->watcher.wait_ended();
       EXPECT_EQ(running->watcher.outcomes.at(WorkflowId(1)), Outcome::kSucceeded);
       running->stop();
@@ -476,13 +480,13 @@ TEST(Host, AWorkerRegistersAgain) {
       running.wait_registered("w");
       accepted(running.host.execute(fleet::SubmitWorkflow{"1", chain({"a"})}));
       const Assign assign = puppet.next_assign();
-      puppet.hello(1, {{assign.task, assign.attempt}});
+      puppet.hello(1, {assign.id});
       const Assign same = puppet.next_assign();
-      EXPECT_EQ(same.attempt, 1U);
+      EXPECT_EQ(same.id.attempt, AttemptNumber(1));
       puppet.hello(2);
       const Assign anew = puppet.next_assign();
-      EXPECT_EQ(anew.attempt, 2U);
-      puppet.report(anew, ReportKind::kSucceeded);
+      EXPECT_EQ(anew.id.attempt, AttemptNumber(2));
+      puppet.report_end(anew, AttemptEnd::kSucceeded);
       running.watcher.wait_ended();
       running.stop();
     });
@@ -502,11 +506,11 @@ TEST(Host, OutputIsNoRecord) {
       accepted(running.host.execute(fleet::SubmitWorkflow{"1", chain({"a"})}));
       const Assign assign = puppet.next_assign();
       const std::uint64_t before = ledger.last_index();
-      puppet.report(assign, ReportKind::kOutput, "", "hello\n");
+      puppet.report(assign, model::Output{.bytes = "hello\n"});
       while (running.watcher.count.load() < 1) (void)fiber::sleep_for(1ms);
-      EXPECT_EQ(running.watcher.reports.back().text, "hello\n");
+      EXPECT_EQ(std::get<model::Output>(running.watcher.reports.back().body).bytes, "hello\n");
       EXPECT_EQ(ledger.last_index(), before);
-      puppet.report(assign, ReportKind::kSucceeded);
+      puppet.report_end(assign, AttemptEnd::kSucceeded);
       running.watcher.wait_ended();
       running.stop();
     });
@@ -527,20 +531,20 @@ TEST(Host, AWorkerThatWasGivenUpComesBack) {
       accepted(running.host.execute(fleet::SubmitWorkflow{"1", chain({"a"})}));
       const Assign first = puppet.next_assign();
       ASSERT_TRUE(running.host.execute(fleet::WorkerLost{"w", "not heard"}).ok());
-      puppet.hello(1, {{first.task, first.attempt}});
+      puppet.hello(1, {first.id});
       const Assign second = puppet.next_assign();
-      EXPECT_EQ(second.attempt, 2U);
-      const bus::ToWorker next = puppet.next();
-      const auto* stop = std::get_if<bus::Stop>(&next);
+      EXPECT_EQ(second.id.attempt, AttemptNumber(2));
+      const model::ToWorker next = puppet.next();
+      const auto* stop = std::get_if<model::ControlAttempt>(&next);
       ASSERT_NE(stop, nullptr);
-      EXPECT_EQ(stop->attempt, 1U);
-      EXPECT_EQ(stop->kind, bus::StopKind::kCancel);
+      EXPECT_EQ(stop->id.attempt, AttemptNumber(1));
+      EXPECT_EQ(stop->action, model::AttemptAction::kCancel);
       // What it holds and should hold is not stopped.
-      puppet.hello(1, {{second.task, second.attempt}});
-      EXPECT_EQ(puppet.next_assign().attempt, 2U);
-      puppet.report(second, ReportKind::kSucceeded);
+      puppet.hello(1, {second.id});
+      EXPECT_EQ(puppet.next_assign().id.attempt, AttemptNumber(2));
+      puppet.report_end(second, AttemptEnd::kSucceeded);
       running.watcher.wait_ended();
-      EXPECT_TRUE(std::holds_alternative<bus::Acknowledge>(puppet.next()));
+      EXPECT_TRUE(std::holds_alternative<model::AcknowledgeReport>(puppet.next()));
       running.stop();
     });
   });
@@ -558,17 +562,17 @@ TEST(Host, Controls) {
       running.wait_registered("w");
       const WorkflowId id = accepted(running.host.execute(fleet::SubmitWorkflow{"1", chain({"a", "b"})}));
       const Assign assign = puppet.next_assign();
-      const auto control = [&](fleet::Action action, bus::StopKind expected) {
+      const auto control = [&](fleet::Action action, model::AttemptAction expected) {
         EXPECT_TRUE(running.host.execute(fleet::Control{action, id, {}}).ok());
-        const bus::ToWorker message = puppet.next();
-        ASSERT_TRUE(std::holds_alternative<bus::Stop>(message));
-        EXPECT_EQ(std::get<bus::Stop>(message).kind, expected);
-        EXPECT_EQ(std::get<bus::Stop>(message).task, assign.task);
+        const model::ToWorker message = puppet.next();
+        ASSERT_TRUE(std::holds_alternative<model::ControlAttempt>(message));
+        EXPECT_EQ(std::get<model::ControlAttempt>(message).action, expected);
+        EXPECT_EQ(std::get<model::ControlAttempt>(message).id, assign.id);
       };
-      control(fleet::Action::kPause, bus::StopKind::kPause);
-      control(fleet::Action::kResume, bus::StopKind::kResume);
-      control(fleet::Action::kCancel, bus::StopKind::kCancel);
-      puppet.report(assign, ReportKind::kCancelled);
+      control(fleet::Action::kPause, model::AttemptAction::kPause);
+      control(fleet::Action::kResume, model::AttemptAction::kResume);
+      control(fleet::Action::kCancel, model::AttemptAction::kCancel);
+      puppet.report_end(assign, AttemptEnd::kCancelled);
       running.watcher.wait_ended();
       EXPECT_EQ(running.watcher.outcomes.at(id), Outcome::kCancelled);
       EXPECT_EQ(running.host.execute(fleet::Control{fleet::Action::kCancel, id, {}}).code(),
@@ -588,16 +592,16 @@ TEST(Host, TimersFire) {
       Puppet puppet(bus, "w");
       puppet.hello();
       running.wait_registered("w");
-      fleet::WorkflowSpec spec = chain({"a"});
+      model::WorkflowSpec spec = chain({"a"});
       spec.templates[0].retry.backoff_ms = 30;
       accepted(running.host.execute(fleet::SubmitWorkflow{"1", spec}));
       const Assign assign = puppet.next_assign();
-      puppet.report(assign, ReportKind::kFailed, {}, "no luck");
+      puppet.report_end(assign, AttemptEnd::kFailed, {}, "no luck");
       const std::chrono::nanoseconds failed = fiber::now();
       const Assign again = puppet.next_assign();
-      EXPECT_EQ(again.attempt, 2U);
+      EXPECT_EQ(again.id.attempt, AttemptNumber(2));
       EXPECT_GE(fiber::now() - failed, 29ms);
-      puppet.report(again, ReportKind::kSucceeded);
+      puppet.report_end(again, AttemptEnd::kSucceeded);
       running.watcher.wait_ended();
       running.stop();
     });
@@ -614,17 +618,149 @@ TEST(Host, AFailuresCauseReachesTheBrain) {
       Puppet puppet(bus, "w");
       puppet.hello();
       running.wait_registered("w");
-      fleet::WorkflowSpec spec = chain({"a"});
+      model::WorkflowSpec spec = chain({"a"});
       spec.templates[0].needs.memory_bytes = 1 << 20;
       spec.templates[0].retry.memory_factor_permille = 2000;
       accepted(running.host.execute(fleet::SubmitWorkflow{"1", spec}));
       const Assign assign = puppet.next_assign();
-      EXPECT_EQ(assign.memory_bytes, 1U << 20);
-      puppet.report(assign, ReportKind::kFailed, {}, "too much", bus::FailureCause::kMemory);
+      EXPECT_EQ(assign.resources.memory_bytes, 1 << 20);
+      puppet.report_end(assign, AttemptEnd::kFailed, {}, "too much", model::FailureKind::kMemory);
       const Assign again = puppet.next_assign();
-      EXPECT_EQ(again.memory_bytes, 2U << 20);
-      puppet.report(again, ReportKind::kSucceeded);
+      EXPECT_EQ(again.resources.memory_bytes, 2 << 20);
+      puppet.report_end(again, AttemptEnd::kSucceeded);
       running.watcher.wait_ended();
+      running.stop();
+    });
+  });
+}
+
+// U-1: a heartbeat of a worker that the host does not know is answered with a request to register; so is one of an
+// incarnation that it does not know. A late heartbeat of an earlier incarnation is ignored.
+TEST(Host, AnUnknownWorkerIsAskedToRegister) {
+  everywhere([] {
+    ledger::MemoryLedger ledger;
+    bus::LocalBus bus;
+    fiber::with_scope([&](fiber::Nursery& nursery) {
+      Running running(nursery, ledger, bus);
+      Puppet puppet(bus, "w");
+      ASSERT_TRUE(puppet.end().send(model::Heartbeat{Incarnation(1)}).ok());
+      EXPECT_TRUE(std::holds_alternative<model::RegisterAgain>(puppet.next()));
+      puppet.hello(1);
+      running.wait_registered("w");
+      ASSERT_TRUE(puppet.end().send(model::Heartbeat{Incarnation(1)}).ok());
+      EXPECT_TRUE(puppet.nothing());
+      ASSERT_TRUE(puppet.end().send(model::Heartbeat{Incarnation(2)}).ok());
+      EXPECT_TRUE(std::holds_alternative<model::RegisterAgain>(puppet.next()));
+      puppet.hello(2);
+      ASSERT_TRUE(puppet.end().send(model::Heartbeat{Incarnation(1)}).ok());
+      EXPECT_TRUE(puppet.nothing());
+      running.stop();
+    });
+  });
+}
+
+// U-1, B-16: a worker that leaves gets no more tasks, keeps what it runs, and has left when that is done.
+TEST(Host, AWorkerThatLeavesIsDrained) {
+  everywhere([] {
+    ledger::MemoryLedger ledger;
+    bus::LocalBus bus;
+    fiber::with_scope([&](fiber::Nursery& nursery) {
+      Running running(nursery, ledger, bus);
+      Puppet puppet(bus, "w");
+      puppet.hello();
+      running.wait_registered("w");
+      accepted(running.host.execute(fleet::SubmitWorkflow{"1", chain({"a", "b"})}));
+      const Assign assign = puppet.next_assign();
+      ASSERT_TRUE(puppet.end().send(model::Leave{Incarnation(1)}).ok());
+      puppet.report_end(assign, AttemptEnd::kSucceeded);
+      EXPECT_TRUE(std::holds_alternative<model::AcknowledgeReport>(puppet.next()));
+      EXPECT_TRUE(puppet.nothing());  // The second stage is ready, and waits for another worker.
+      bool left = false;
+      ASSERT_TRUE(running.host
+                      .inspect([&](const fleet::State& state) {
+                        const fleet::Worker* worker = state.find_worker("w");
+                        left = worker == nullptr || worker->left;
+                      })
+                      .ok());
+      EXPECT_TRUE(left);
+      Puppet other(bus, "x");
+      other.hello(7);
+      other.report_end(other.next_assign(), AttemptEnd::kSucceeded);
+      running.watcher.wait_ended();
+      running.stop();
+    });
+  });
+}
+
+// U-1: a worker that returns a task without having been asked to is stopping. It does not get the task again, no
+// attempt is spent, and the number of records stays bounded.
+TEST(Host, AReturnedTaskDoesNotGoBackToItsWorker) {
+  everywhere([] {
+    ledger::MemoryLedger ledger;
+    bus::LocalBus bus;
+    fiber::with_scope([&](fiber::Nursery& nursery) {
+      Running running(nursery, ledger, bus);
+      Puppet puppet(bus, "w");
+      puppet.hello();
+      running.wait_registered("w");
+      accepted(running.host.execute(fleet::SubmitWorkflow{"1", chain({"a"})}));
+      const Assign assign = puppet.next_assign();
+      const std::uint64_t before = ledger.last_index();
+      puppet.report_end(assign, AttemptEnd::kPreempted, {}, "the worker is stopping");
+      EXPECT_TRUE(std::holds_alternative<model::AcknowledgeReport>(puppet.next()));
+      EXPECT_TRUE(puppet.nothing());
+      EXPECT_LE(ledger.last_index(), before + 3);
+      Puppet other(bus, "x");
+      other.hello(7);
+      const Assign again = other.next_assign();
+      std::uint32_t spent = 99;
+      ASSERT_TRUE(running.host.inspect([&](const fleet::State& state) { spent = state.at(again.id.task).spent; }).ok());
+      EXPECT_LE(spent, 1U);
+      other.report_end(again, AttemptEnd::kSucceeded);
+      running.watcher.wait_ended();
+      running.stop();
+    });
+  });
+}
+
+// The start and end of an attempt are those that its worker measured, within what the host can know: not before the
+// assignment, and not after the report.
+TEST(Host, TimesAreTheWorkers) {
+  everywhere([] {
+    ledger::MemoryLedger ledger;
+    bus::LocalBus bus;
+    fiber::with_scope([&](fiber::Nursery& nursery) {
+      Running running(nursery, ledger, bus);
+      Puppet puppet(bus, "w");
+      puppet.hello();
+      running.wait_registered("w");
+      accepted(running.host.execute(fleet::SubmitWorkflow{"1", chain({"a", "b"})}));
+      const Assign first = puppet.next_assign();
+      std::int64_t assigned = 0;
+      ASSERT_TRUE(
+          running.host.inspect([&](const fleet::State& state) { assigned = state.at(first.id.task).assigned_ns; })
+              .ok());
+      (void)fiber::sleep_for(20ms);
+      model::AttemptOutcome outcome{.end = AttemptEnd::kSucceeded};
+      outcome.started_ns = assigned + 1'000'000;
+      outcome.ended_ns = assigned + 9'000'000;
+      puppet.report(first, model::Ended{outcome});
+      const Assign second = puppet.next_assign();
+      outcome.started_ns = 1;                                       // A clock far behind,
+      outcome.ended_ns = std::numeric_limits<std::int64_t>::max();  // and one far ahead.
+      puppet.report(second, model::Ended{outcome});
+      running.watcher.wait_ended();
+      ASSERT_TRUE(running.host
+                      .inspect([&](const fleet::State& state) {
+                        const fleet::Task& a = state.at(first.id.task);
+                        EXPECT_EQ(a.started_ns, assigned + 1'000'000);
+                        EXPECT_EQ(a.ended_ns, assigned + 9'000'000);
+                        const fleet::Task& b = state.at(second.id.task);
+                        EXPECT_EQ(b.started_ns, b.assigned_ns);
+                        EXPECT_GE(b.ended_ns, b.started_ns);
+                        EXPECT_LE(b.ended_ns, state.time_ns());
+                      })
+                      .ok());
       running.stop();
     });
   });
@@ -644,7 +780,7 @@ TEST(Host, SnapshotsAndCompaction) {
       running.wait_registered("w");
       for (int i = 0; i < 120; ++i) {
         accepted(running.host.execute(fleet::SubmitWorkflow{std::to_string(i), chain({"a"})}));
-        puppet.report(puppet.next_assign(), ReportKind::kSucceeded, std::to_string(i));
+        puppet.report_end(puppet.next_assign(), AttemptEnd::kSucceeded, std::to_string(i));
       }
       running.stop();
       EXPECT_GT(ledger.first_index(), 50U);
@@ -685,7 +821,7 @@ TEST(Host, RefusesWhatTheLogCannotHold) {
     bus::LocalBus bus;
     fiber::with_scope([&](fiber::Nursery& nursery) {
       Running running(nursery, ledger, bus);
-      fleet::WorkflowSpec spec = chain({"a"});
+      model::WorkflowSpec spec = chain({"a"});
       spec.stages[0].items.assign(100, "{\"x\":\"" + std::string(100'000, 'x') + "\"}");
       EXPECT_EQ(running.host.execute(fleet::SubmitWorkflow{"1", spec}).code(), ErrorCode::kTooLarge);
       EXPECT_EQ(ledger.last_index(), 0U);

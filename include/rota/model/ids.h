@@ -1,7 +1,9 @@
-// The names of things in a fleet.
+// The ids of a fleet.
 //
-// Ids derive from the order of the log alone: a workflow is numbered as it is accepted, its tasks by their place in it,
-// a worker as it registers for the first time. No number is ever used again.
+// Ids follow from the order of the log alone: a workflow is numbered when it is accepted, its tasks by their place in
+// it, a worker when it registers for the first time. No number is used twice.
+//
+// Thread safety: as of any value.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +13,32 @@
 
 #include "rota/id.h"
 
-namespace rota::fleet {
+namespace rota::model {
 
 struct WorkflowTag {
   static constexpr std::string_view kPrefix = "wf";
 };
 using WorkflowId = Id<WorkflowTag>;
 
-// A worker by number; people use the name that it registered under.
+// The number of a worker in the log. People use the name that the worker registered with.
 struct WorkerTag {
   static constexpr std::string_view kPrefix = "worker";
 };
 using WorkerId = Id<WorkerTag, std::uint32_t>;
 
-// A task is its workflow and its place in it: 24 bits, so that a workflow has at most 2^24 - 1 tasks.
+// The number of an attempt at a task, from 1 on. It fences reports: a report about an older attempt is ignored.
+struct AttemptTag {};
+using AttemptNumber = Id<AttemptTag, std::uint32_t>;
+
+// The number of a leadership. A message with an older term than the newest known one is ignored.
+struct TermTag {};
+using Term = Id<TermTag>;
+
+// The number of one life of a worker process; none: the worker does not say, and each registration is a restart.
+struct IncarnationTag {};
+using Incarnation = Id<IncarnationTag>;
+
+// A task is its workflow and its index in it. The index has 24 bits: a workflow has at most 2^24 - 1 tasks.
 class TaskId {
  public:
   static constexpr std::uint32_t kMostTasks = (1U << 24) - 1;
@@ -48,4 +62,9 @@ class TaskId {
   std::uint64_t value_ = 0;
 };
 
-}  // namespace rota::fleet
+}  // namespace rota::model
+
+template <>
+struct std::hash<rota::model::TaskId> {
+  std::size_t operator()(rota::model::TaskId id) const noexcept { return std::hash<std::uint64_t>()(id.value()); }
+};

@@ -3,13 +3,13 @@
 #include <cstdint>
 #include <string>
 
-#include "fleet/json.h"
-#include "fleet/reference.h"
+#include "model/json.h"
+#include "model/reference.h"
 #include "rota/assert.h"
 
 namespace {
 
-class Scope final : public rota::fleet::ReferenceScope {
+class Scope final : public rota::model::ReferenceScope {
  public:
   explicit Scope(std::string_view value) : value_(value) {}
   rota::Result<std::string_view> value(std::string_view, std::string_view) override { return value_; }
@@ -22,7 +22,7 @@ class Scope final : public rota::fleet::ReferenceScope {
 
 // The bytes up to the first 0 are the payload and the condition, those after it are the value of everything.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace rota::fleet;  // NOLINT
+  using namespace rota::model;  // NOLINT
   const std::string_view all(reinterpret_cast<const char*>(data), size);
   const std::size_t zero = all.find('\0');
   const std::string_view text = all.substr(0, zero);
@@ -34,7 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto uses = find_references(text);
   const auto resolved = resolve_references(text, scope, 1 << 20);
   ROTA_ASSERT(uses.ok() || !resolved.ok(), "resolved what was refused");
-  if (resolved.ok()) ROTA_ASSERT(*rota::fleet::json_minify(*resolved) == *resolved, "not canonical");
+  if (resolved.ok()) ROTA_ASSERT(*rota::model::json_minify(*resolved) == *resolved, "not canonical");
   const auto checked = check_condition(text);
   const auto answer = evaluate_condition(text, scope);
   ROTA_ASSERT(checked.ok() || !answer.ok(), "evaluated what was refused");

@@ -1,5 +1,5 @@
 // Finding and resolving references. See fleet/reference.h.
-#include "fleet/reference.h"
+#include "model/reference.h"
 
 #include <algorithm>
 #include <array>
@@ -7,9 +7,9 @@
 
 #include "base/json_text.h"
 #include "base/nearest.h"
-#include "fleet/json.h"
+#include "model/json.h"
 
-namespace rota::fleet {
+namespace rota::model {
 namespace {
 
 constexpr std::size_t kMostIndexDigits = 9;
@@ -33,7 +33,7 @@ Result<void> check_start(const Reference& reference) {
   const ReferenceStep& first = reference.path.front();
   const auto one_of = [&](std::span<const std::string> names, std::string_view list) -> Result<void> {
     if (!first.is_index && std::find(names.begin(), names.end(), first.name) != names.end()) return {};
-    return no_reference(reference.text, "must go on with one of " + std::string(list));
+    return no_reference(reference.text, "must continue with one of " + std::string(list));
   };
   if (reference.root == "task") return one_of(kTask, ".name, .attempt, .index, .checkpoint");
   if (reference.root == "workflow") return one_of(kWorkflow, ".name, .id");
@@ -42,8 +42,8 @@ Result<void> check_start(const Reference& reference) {
     return no_reference(reference.text, "must name one of the matrix's lists, like ${matrix.seed}");
   }
   if (!first.is_index && first.name == "result") return {};
-  return no_reference(reference.text, "must go on with .result: of a stage nothing else is known, like ${" +
-                                          reference.root + ".result}");
+  return no_reference(reference.text,
+                      "must continue with .result, the only value of a stage, like ${" + reference.root + ".result}");
 }
 
 class ReferenceParser {
@@ -187,9 +187,13 @@ class Place {
   std::vector<Level> levels_{};
 };
 
+Error too_many_references() {
+  return Error{ErrorCode::kTooLarge, "a task has at most " + std::to_string(kReferencesMost) + " references"};
+}
+
 Result<void> require_object(JsonToken token, std::string_view raw, std::size_t at, bool first) {
   if (first && !(token == JsonToken::kMark && raw == "{")) {
-    return Error{ErrorCode::kParseError, "byte " + std::to_string(at) + ": a payload must be a JSON object"};
+    return Error{ErrorCode::kParseError, "byte " + std::to_string(at) + ": this must be a JSON object"};
   }
   return {};
 }
@@ -208,9 +212,7 @@ class Finder final : public JsonVisitor {
   }
   void text(std::string_view) {}
   Result<void> reference(Reference found) {
-    if (uses.size() == kReferencesMost) {
-      return Error{ErrorCode::kTooLarge, "a payload has at most " + std::to_string(kReferencesMost) + " references"};
-    }
+    if (uses.size() == kReferencesMost) return too_many_references();
     uses.push_back({.reference = std::move(found), .under = place_.text(), .at = at_});
     return {};
   }
@@ -268,7 +270,7 @@ class Resolver final : public JsonVisitor {
 
  private:
   [[nodiscard]] Error too_large() const {
-    return Error{ErrorCode::kTooLarge, "with its references in place, the payload has more than " +
+    return Error{ErrorCode::kTooLarge, "with its references resolved, this has more than " +
                                            std::to_string(most_bytes_) + " bytes (at " + printable(place_.text()) +
                                            ")"};
   }
@@ -371,4 +373,82 @@ Result<std::string> resolve_references(std::string_view payload, ReferenceScope&
   return std::move(resolver.out);
 }
 
-}  // namespace rota::fleet
+// --------------------------------------------------------------------------------------------- whole specifications
+
+namespace {
+
+// Calls f(text, place) for each text of a specification but `inputs`, until one call fails. `place` is as in the file.
+template <class Spec, class F>
+Result<void> each_text(Spec& spec, F&& f) {
+  const auto indexed = [&](auto& list, const std::string& name) -> Result<void> {
+    for (std::size_t i = 0; i < list.size(); ++i) ROTA_TRY(f(list[i], name + "[" + std::to_string(i) + "]"));
+    return {};
+  };
+  if (spec.program) {
+    ROTA_TRY(f(spec.program->shell, std::string("run")));
+    ROTA_TRY(indexed(spec.program->arguments, "run"));
+    for (auto& variable : spec.program->environment) ROTA_TRY(f(variable.value, "env." + variable.name));
+    ROTA_TRY(f(spec.program->directory, std::string("dir")));
+  }
+  if (spec.cache) {
+    ROTA_TRY(indexed(spec.cache->files, "cache.files"));
+    ROTA_TRY(indexed(spec.cache->outputs, "cache.outputs"));
+    ROTA_TRY(f(spec.cache->directory, std::string("cache.dir")));
+  }
+  return {};
+}
+
+struct TextFinder {
+  std::vector<ReferenceUse>& uses;
+  const std::string& under;
+  void text(std::string_view) {}
+  Result<void> reference(Reference found) {
+    if (uses.size() == kReferencesMost) return too_many_references();
+    uses.push_back({.reference = std::move(found), .under = under});
+    return {};
+  }
+};
+
+}  // namespace
+
+Result<std::vector<ReferenceUse>> find_references(const TaskSpec& spec) {
+  std::vector<ReferenceUse> uses;
+  ROTA_TRY(each_text(spec, [&](const std::string& text, const std::string& under) -> Result<void> {
+    TextFinder finder{uses, under};
+    Result<void> done = split(text, finder);
+    if (!done.ok()) return std::move(done).take_error().in(printable(under));
+    return {};
+  }));
+  Result<std::vector<ReferenceUse>> more = find_references(spec.inputs);
+  if (!more.ok()) return std::move(more).take_error().in("inputs");
+  for (ReferenceUse& use : *more) {
+    if (uses.size() == kReferencesMost) return too_many_references();
+    use.under.insert(0, use.under.starts_with('[') ? "inputs" : "inputs.");
+    uses.push_back(std::move(use));
+  }
+  return uses;
+}
+
+Result<TaskSpec> resolve_references(const TaskSpec& spec, ReferenceScope& scope, std::size_t most_bytes) {
+  TaskSpec resolved = spec;
+  std::size_t total = 0;
+  ROTA_TRY(each_text(resolved, [&](std::string& text, const std::string& under) -> Result<void> {
+    if (text.find("${") != std::string::npos) {
+      StringMaker maker(scope, most_bytes);
+      ROTA_TRY(split(text, maker));
+      text = std::move(maker.out);
+    }
+    total += text.size();
+    if (total > most_bytes) {
+      return Error{ErrorCode::kTooLarge, "with its references resolved, the task has more than " +
+                                             std::to_string(most_bytes) + " bytes (at " + printable(under) + ")"};
+    }
+    return {};
+  }));
+  if (spec.inputs.find('$') != std::string::npos || spec.inputs.find('\\') != std::string::npos) {
+    ROTA_TRY_ASSIGN(resolved.inputs, resolve_references(spec.inputs, scope, most_bytes));
+  }
+  return resolved;
+}
+
+}  // namespace rota::model

@@ -1,5 +1,5 @@
 // JSON as text: what is valid and where not, one spelling for each value, looking in without a tree.
-#include "fleet/json.h"
+#include "model/json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include "base/json_text.h"
 #include "base/prng.h"
 
-namespace rota::fleet {
+namespace rota::model {
 namespace {
 
 using testing::ElementsAre;
@@ -182,4 +182,4 @@ RC_GTEST_PROP(JsonProperty, ItemsAreTheOnesThatWerePutIn, (std::uint64_t seed)) 
 }
 
 }  // namespace
-}  // namespace rota::fleet
+}  // namespace rota::model

@@ -1,8 +1,8 @@
-#include "fleet/ids.h"
+#include "rota/model/ids.h"
 
 #include <charconv>
 
-namespace rota::fleet {
+namespace rota::model {
 
 std::string TaskId::to_string() const {
   std::string text = workflow().to_string();
@@ -24,4 +24,4 @@ std::optional<TaskId> TaskId::parse(std::string_view text) noexcept {
   return task;
 }
 
-}  // namespace rota::fleet
+}  // namespace rota::model

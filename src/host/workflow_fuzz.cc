@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <string>
 
-#include "fleet/json.h"
-#include "fleet/reference.h"
 #include "fleet/state.h"
+#include "model/json.h"
+#include "model/reference.h"
 #include "rota/assert.h"
 #include "workflow/fleet_file.h"
 #include "workflow/workflow.h"
@@ -20,22 +20,22 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     ROTA_ASSERT(file.stages.size() == file.spec.stages.size() && !file.spec.stages.empty());
     const auto plan = fleet::plan_workflow(file.spec);
     ROTA_ASSERT(plan.ok(), "the brain refused what was accepted", plan.error().message);
-    for (const fleet::TaskTemplate& use : file.spec.templates) {
-      ROTA_ASSERT(*fleet::json_minify(use.payload) == use.payload, "not canonical", use.payload);
-      const auto uses = fleet::find_references(use.payload);
-      ROTA_ASSERT(uses.ok(), "a reference was let through", use.payload);
+    for (const model::TaskTemplate& use : file.spec.templates) {
+      ROTA_ASSERT(*model::json_minify(use.spec.inputs) == use.spec.inputs, "not canonical", use.spec.inputs);
+      const auto uses = model::find_references(use.spec);
+      ROTA_ASSERT(uses.ok(), "a wrong reference was accepted", use.spec.inputs);
       for (const auto& each : *uses) {
-        bool found = fleet::is_reserved_root(each.reference.root);
-        for (const fleet::Stage& stage : file.spec.stages) found = found || stage.name == each.reference.root;
-        ROTA_ASSERT(found, "an unknown stage was let through", use.payload);
+        bool found = model::is_reserved_root(each.reference.root);
+        for (const model::Stage& stage : file.spec.stages) found = found || stage.name == each.reference.root;
+        ROTA_ASSERT(found, "an unknown stage was accepted", each.reference.text);
       }
-      ROTA_ASSERT(use.condition.empty() || fleet::check_condition(use.condition).ok());
+      ROTA_ASSERT(use.condition.empty() || model::check_condition(use.condition).ok());
     }
     for (std::size_t i = 0; i < file.spec.stages.size(); ++i) {
-      const fleet::Stage& stage = file.spec.stages[i];
+      const model::Stage& stage = file.spec.stages[i];
       ROTA_ASSERT(stage.use >= 0 && stage.use < count);
       for (const std::uint32_t need : stage.needs) ROTA_ASSERT(need != i && need < file.spec.stages.size());
-      for (const std::string& item : stage.items) ROTA_ASSERT(*fleet::json_minify(item) == item, "not canonical", item);
+      for (const std::string& item : stage.items) ROTA_ASSERT(*model::json_minify(item) == item, "not canonical", item);
     }
   }
   const workflow::FleetFile fleet = workflow::read_fleet(source);

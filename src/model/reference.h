@@ -22,9 +22,10 @@
 #include <string_view>
 #include <vector>
 
+#include "model/task_spec.h"
 #include "rota/result.h"
 
-namespace rota::fleet {
+namespace rota::model {
 
 inline constexpr std::size_t kResolvedMostBytes = std::size_t{16} << 20;
 inline constexpr std::size_t kReferencesMost = 1000;  // In one payload or condition: each costs a search in a value.
@@ -62,9 +63,9 @@ struct ReferenceUse {
 // kParseError: the sentence, without a position.
 Result<Reference> parse_reference(std::string_view text);
 
-// All references of a payload, in order. kParseError for a payload that is no JSON object or a reference that is none:
-// what is wrong, where, and what would be right.
-Result<std::vector<ReferenceUse>> find_references(std::string_view payload);
+// All references of a JSON object, in order. kParseError for a text that is not a JSON object, or for a `${` that does
+// not start a reference: what is wrong, where, and what would be right.
+Result<std::vector<ReferenceUse>> find_references(std::string_view json);
 
 // Where values come from. An error (say kWouldBlock: not known yet) ends the resolving with it.
 class ReferenceScope {
@@ -75,13 +76,20 @@ class ReferenceScope {
   virtual Result<std::string_view> value(std::string_view root, std::string_view member) = 0;
 };
 
-// The payload with every reference replaced: canonical JSON (json_minify). kNotFound for a path that leads nowhere: the
-// whole of it, which part is missing and what is there instead. kTooLarge if it came to more than `most_bytes`.
-Result<std::string> resolve_references(std::string_view payload, ReferenceScope& scope,
+// The JSON object with every reference replaced: canonical JSON (json_minify). kNotFound for a path that does not
+// exist: the whole path, which part is missing and what is there instead. kTooLarge if it comes to more than
+// `most_bytes`.
+Result<std::string> resolve_references(std::string_view json, ReferenceScope& scope,
                                        std::size_t most_bytes = kResolvedMostBytes);
 
 // One reference's value as canonical JSON.
 Result<std::string> resolve_reference(const Reference& reference, ReferenceScope& scope);
+
+// The same for all texts of a specification: `run`, `env`, `dir`, the patterns of `cache`, and `inputs`, which is JSON.
+// In a text, a reference becomes the value's text: a string as it is, anything else as JSON.
+Result<std::vector<ReferenceUse>> find_references(const TaskSpec& spec);
+Result<TaskSpec> resolve_references(const TaskSpec& spec, ReferenceScope& scope,
+                                    std::size_t most_bytes = kResolvedMostBytes);
 
 // Conditions.
 //
@@ -101,4 +109,4 @@ Result<std::vector<ReferenceUse>> check_condition(std::string_view text);
 // kInvalidArgument for values that cannot be compared.
 Result<bool> evaluate_condition(std::string_view text, ReferenceScope& scope);
 
-}  // namespace rota::fleet
+}  // namespace rota::model

@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "base/json_text.h"
-#include "fleet/json.h"
-#include "fleet/reference.h"
+#include "model/json.h"
+#include "model/reference.h"
 
-namespace rota::fleet {
+namespace rota::model {
 namespace {
 
 constexpr std::size_t kMostDepth = 64;
@@ -358,4 +358,4 @@ Result<std::vector<ReferenceUse>> check_condition(std::string_view text) {
 
 Result<bool> evaluate_condition(std::string_view text, ReferenceScope& scope) { return Condition(text, &scope).run(); }
 
-}  // namespace rota::fleet
+}  // namespace rota::model

@@ -12,9 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "fleet/fields.h"
+#include "model/enum_names.h"
+#include "rota/model/fields.h"
 
-namespace rota::fleet {
+namespace rota::model {
 
 // A name and a value that somebody gave a machine: {"rack", "b7"}.
 struct Label {
@@ -46,6 +47,7 @@ struct Requirements {
 
 // Which lambda weighs throughput against cost (B-9).
 enum class Category : std::uint8_t { kOther, kInference, kTraining };
+ROTA_ENUM_NAMES(Category, kTraining, "other", "inference", "training")
 
 struct Retry {
   std::int64_t max_attempts = 3;
@@ -120,4 +122,4 @@ struct WorkerSpec {
   friend auto operator<=>(const WorkerSpec&, const WorkerSpec&) = default;
 };
 
-}  // namespace rota::fleet
+}  // namespace rota::model

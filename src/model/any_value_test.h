@@ -12,9 +12,9 @@
 #include <variant>
 #include <vector>
 
-#include "fleet/codec.h"
+#include "model/codec.h"
 
-namespace rota::fleet::testing_support {
+namespace rota::model::testing_support {
 
 class Choices {
  public:
@@ -122,4 +122,4 @@ inline std::string hex(std::string_view bytes) {
   return text;
 }
 
-}  // namespace rota::fleet::testing_support
+}  // namespace rota::model::testing_support

@@ -1,12 +1,12 @@
 // JSON as text. See fleet/json.h.
-#include "fleet/json.h"
+#include "model/json.h"
 
 #include <algorithm>
 
 #include "base/json_text.h"
 #include "rota/assert.h"
 
-namespace rota::fleet {
+namespace rota::model {
 namespace {
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
@@ -445,4 +445,4 @@ std::vector<std::string_view> json_elements(std::string_view array) {
   return elements;
 }
 
-}  // namespace rota::fleet
+}  // namespace rota::model

@@ -16,7 +16,7 @@
 
 #include "rota/result.h"
 
-namespace rota::fleet {
+namespace rota::model {
 
 inline constexpr std::size_t kJsonMostDepth = 64;
 
@@ -55,4 +55,4 @@ Result<std::string> json_minify(std::string_view text);
 // REQUIRES: it is an array.
 [[nodiscard]] std::vector<std::string_view> json_elements(std::string_view array);
 
-}  // namespace rota::fleet
+}  // namespace rota::model

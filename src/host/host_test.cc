@@ -130,13 +130,13 @@ class Watcher : public HostObserver {
 // A ledger whose syncs wait for the test, and may fail.
 class SlowLedger : public ledger::Ledger {
  public:
-  Result<void> submit(std::span<const ledger::Record> records) override { return inner_.submit(records); }
+  Result<void> submit(std::span<const ledger::RecordBytes> records) override { return inner_.submit(records); }
   Result<void> wait_durable(std::uint64_t index) override {
     open.wait();
     if (broken.load()) return Error{ErrorCode::kIoError, "the disk is gone"};
     return inner_.wait_durable(index);
   }
-  Result<std::vector<ledger::Record>> read(std::uint64_t from, std::size_t most) override {
+  Result<std::vector<ledger::RecordBytes>> read(std::uint64_t from, std::size_t most) override {
     return inner_.read(from, most);
   }
   [[nodiscard]] std::uint64_t first_index() const override { return inner_.first_index(); }
@@ -807,7 +807,7 @@ TEST(Host, RefusesADamagedLog) {
     std::string bytes = ledger.read(1, 1)->at(0).bytes;
     bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
     ledger::MemoryLedger damaged;
-    ASSERT_TRUE(damaged.append(std::vector<ledger::Record>{{1, bytes}}).ok());
+    ASSERT_TRUE(damaged.append(std::vector<ledger::RecordBytes>{{1, bytes}}).ok());
     Host host(damaged, bus.host());
     EXPECT_EQ(host.run().code(), ErrorCode::kCorrupt);
   });

@@ -30,7 +30,8 @@
 
 namespace rota::ledger {
 
-inline void PrintTo(const Record& record, std::ostream* out) {  // NOLINT(readability-identifier-naming): GoogleTest's.
+inline void PrintTo(const RecordBytes& record,
+                    std::ostream* out) {  // NOLINT(readability-identifier-naming): GoogleTest's.
   *out << "record " << record.index << " of " << record.bytes.size() << " bytes";
 }
 
@@ -44,11 +45,11 @@ inline std::string test_bytes(std::uint64_t seed, std::size_t size) {
   return bytes;
 }
 // Record `index` of every test: sizes from 0 to some hundred bytes, with contents that no other record has.
-inline Record test_record(std::uint64_t index) {
+inline RecordBytes test_record(std::uint64_t index) {
   return {index, test_bytes(index, index % 7 == 0 ? 0 : index * 37 % 300)};
 }
-inline std::vector<Record> test_records(std::uint64_t from, std::uint64_t to) {
-  std::vector<Record> records;
+inline std::vector<RecordBytes> test_records(std::uint64_t from, std::uint64_t to) {
+  std::vector<RecordBytes> records;
   for (std::uint64_t index = from; index <= to; ++index) records.push_back(test_record(index));
   return records;
 }
@@ -57,14 +58,14 @@ inline Snapshot test_snapshot(std::uint64_t index, std::size_t bytes = 5000) {
   return {index, test_bytes(index + 1'000'000, bytes)};
 }
 // Everything that a ledger holds.
-inline std::vector<Record> all_records(Ledger& ledger) {
-  std::vector<Record> all;
+inline std::vector<RecordBytes> all_records(Ledger& ledger) {
+  std::vector<RecordBytes> all;
   for (std::uint64_t next = ledger.first_index(); next <= ledger.last_index();) {
-    Result<std::vector<Record>> some = ledger.read(next, 1000);
+    Result<std::vector<RecordBytes>> some = ledger.read(next, 1000);
     EXPECT_TRUE(some.ok()) << (some.ok() ? "" : some.error().to_string());
     if (!some.ok() || some->empty()) break;
     next += some->size();
-    for (Record& record : *some) all.push_back(std::move(record));
+    for (RecordBytes& record : *some) all.push_back(std::move(record));
   }
   return all;
 }
@@ -140,7 +141,7 @@ TYPED_TEST_P(LedgerConformance, AReadIsBounded) {
   TypeParam home;
   const std::unique_ptr<Ledger> ledger = home.open(false).value();
   const std::string large(kMaxRecordBytes, 'x');
-  ASSERT_TRUE(ledger->append(std::vector<Record>{{1, large}, {2, large}, {3, large}}).ok());
+  ASSERT_TRUE(ledger->append(std::vector<RecordBytes>{{1, large}, {2, large}, {3, large}}).ok());
   EXPECT_EQ(ledger->read(1, 10)->size(), kMaxReadBytes / kMaxRecordBytes);
   EXPECT_EQ(ledger->read(3, 10)->size(), 1U);
 }
@@ -150,7 +151,7 @@ TYPED_TEST_P(LedgerConformance, RefusalsChangeNothing) {
   this->everywhere([](TypeParam&, auto open) {
     const std::unique_ptr<Ledger> ledger = open();
     ASSERT_TRUE(ledger->append(test_records(1, 3)).ok());
-    const auto refused = [&](std::vector<Record> records, ErrorCode code) {
+    const auto refused = [&](std::vector<RecordBytes> records, ErrorCode code) {
       EXPECT_EQ(ledger->submit(records).code(), code);
       EXPECT_EQ(ledger->append(records).code(), code);
       EXPECT_EQ(ledger->submitted_index(), 3U);

@@ -343,21 +343,21 @@ DiskLedger::~DiskLedger() {
 
 // ------------------------------------------------------------------------------------------------------------- records
 
-Result<void> DiskLedger::submit(std::span<const Record> records) {
+Result<void> DiskLedger::submit(std::span<const RecordBytes> records) {
   detail::DiskState& s = *state_;
   const sync::MutexLock guard(s.mutex);
   ROTA_TRY(s.check_open());
   ROTA_TRY(detail::check_submit(records, s.submitted));
   if (records.empty()) return {};
   std::size_t bytes = 0;
-  for (const Record& record : records) bytes += record.bytes.size();
+  for (const RecordBytes& record : records) bytes += record.bytes.size();
   // A submission that alone exceeds the bound is accepted when nothing is waiting.
   if (!s.queue.empty() && s.queue.bytes.size() + bytes > s.options.pending_bytes_max) {
     return Error{ErrorCode::kQueueFull, s.options.path + ": " + std::to_string(s.queue.bytes.size()) +
                                             " bytes are waiting to be written; the limit is " +
                                             std::to_string(s.options.pending_bytes_max)};
   }
-  for (const Record& record : records) s.queue.add(record.bytes);
+  for (const RecordBytes& record : records) s.queue.add(record.bytes);
   s.submitted += records.size();
   s.notify();
   return {};
@@ -374,16 +374,16 @@ Result<void> DiskLedger::wait_durable(std::uint64_t index) {
   return {};
 }
 
-Result<std::vector<Record>> DiskLedger::read(std::uint64_t from, std::size_t max_records) {
+Result<std::vector<RecordBytes>> DiskLedger::read(std::uint64_t from, std::size_t max_records) {
   detail::DiskState& s = *state_;
   const std::uint64_t last = last_index();
   ROTA_TRY(detail::check_read(from, first_index()));
-  if (from > last || max_records == 0) return std::vector<Record>();
-  return off_worker([&]() -> Result<std::vector<Record>> {
+  if (from > last || max_records == 0) return std::vector<RecordBytes>();
+  return off_worker([&]() -> Result<std::vector<RecordBytes>> {
     const sync::MutexLock read_guard(s.read_mutex);
     if (s.reader == nullptr) return detail::closed_error();
     detail::Connection& reader = *s.reader;
-    std::vector<Record> found;
+    std::vector<RecordBytes> found;
     std::size_t bytes = 0;
     ROTA_TRY(reader.transaction([&]() -> Result<void> {
       // Records may have been compacted since; meta is read in the same transaction as the records.

@@ -49,9 +49,9 @@ class DiskLedger final : public Ledger {
   // Calls close() and logs an error. Blocks its thread.
   ~DiskLedger() override;
 
-  Result<void> submit(std::span<const Record> records) override;
+  Result<void> submit(std::span<const RecordBytes> records) override;
   Result<void> wait_durable(std::uint64_t index) override;
-  Result<std::vector<Record>> read(std::uint64_t from, std::size_t max_records) override;
+  Result<std::vector<RecordBytes>> read(std::uint64_t from, std::size_t max_records) override;
   [[nodiscard]] std::uint64_t first_index() const override;
   [[nodiscard]] std::uint64_t last_index() const override;
   [[nodiscard]] std::uint64_t submitted_index() const override;

@@ -105,13 +105,14 @@ TEST_F(DiskLedgerTest, TheQueueIsBounded) {
   options_.writer = Writer::kInPlace;
   options_.pending_bytes_max = 1000;
   const std::unique_ptr<DiskLedger> ledger = open().value();
-  const auto record = [](std::uint64_t index) { return std::vector<Record>{{index, std::string(400, 'x')}}; };
+  const auto record = [](std::uint64_t index) { return std::vector<RecordBytes>{{index, std::string(400, 'x')}}; };
   ASSERT_TRUE(ledger->submit(record(1)).ok());
   ASSERT_TRUE(ledger->submit(record(2)).ok());
   EXPECT_EQ(ledger->submit(record(3)).code(), ErrorCode::kQueueFull);
   EXPECT_EQ(ledger->submitted_index(), 2U);
   ASSERT_TRUE(ledger->append(record(3)).ok());
-  ASSERT_TRUE(ledger->append(std::vector<Record>{{4, std::string(5000, 'x')}}).ok());  // Larger than the bound alone.
+  ASSERT_TRUE(
+      ledger->append(std::vector<RecordBytes>{{4, std::string(5000, 'x')}}).ok());  // Larger than the bound alone.
   EXPECT_EQ(ledger->last_index(), 4U);
 }
 
@@ -417,7 +418,7 @@ TEST_F(DiskLedgerTest, ReadingDuringCompaction) {
     Prng random(3);
     while (!tidy.is_completed()) {
       const std::uint64_t from = 1 + random.below(3000);
-      const Result<std::vector<Record>> found = ledger->read(from, 5);
+      const Result<std::vector<RecordBytes>> found = ledger->read(from, 5);
       if (found.ok()) {
         EXPECT_EQ(*found, test_records(from, std::min<std::uint64_t>(from + 4, 3000)));
       } else {

@@ -147,8 +147,8 @@ Result<void> DiskReader::refresh() {
   });
 }
 
-Result<std::vector<Record>> DiskReader::read(std::uint64_t from, std::size_t max_records) {
-  std::vector<Record> records;
+Result<std::vector<RecordBytes>> DiskReader::read(std::uint64_t from, std::size_t max_records) {
+  std::vector<RecordBytes> records;
   ROTA_TRY(look([&](Connection& connection) -> Result<void> {
     records.clear();
     if (last_ == 0 || max_records == 0) return {};

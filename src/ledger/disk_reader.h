@@ -62,7 +62,7 @@ class DiskReader {
 
   // Like Ledger::read(): at most `max_records` and about kMaxReadBytes, none beyond last_index(). NotFound if they were
   // compacted meanwhile.
-  Result<std::vector<Record>> read(std::uint64_t from, std::size_t max_records);
+  Result<std::vector<RecordBytes>> read(std::uint64_t from, std::size_t max_records);
   Result<std::optional<Snapshot>> latest_snapshot();
 
  private:

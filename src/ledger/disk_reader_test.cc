@@ -81,13 +81,13 @@ class DiskReaderTest : public ::testing::Test {
     }
     return found;
   }
-  std::vector<Record> all_of(const std::string& path) {
+  std::vector<RecordBytes> all_of(const std::string& path) {
     Result<DiskReader> reader = DiskReader::open(path);
     EXPECT_TRUE(reader.ok()) << reader.error().message;
     if (!reader.ok()) return {};
-    Result<std::vector<Record>> records = reader->read(1, 1'000'000);
+    Result<std::vector<RecordBytes>> records = reader->read(1, 1'000'000);
     EXPECT_TRUE(records.ok()) << records.error().message;
-    return records.value_or(std::vector<Record>());
+    return records.value_or(std::vector<RecordBytes>());
   }
 
   TestFolder folder_{TestFolder::Where::kMemory};
@@ -111,13 +111,13 @@ TEST_F(DiskReaderTest, ReadsWhileAnotherWrites) {
     return (*ledger)->stats().checkpoints > 0 && (*ledger)->close().ok() ? 0 : 3;
   });
   DiskReader reader = DiskReader::open(options_.path).value();
-  std::vector<Record> seen;
+  std::vector<RecordBytes> seen;
   while (seen.size() < kRecords) {
     const std::uint64_t before = reader.last_index();
     const Result<void> fresh = reader.refresh();
     ASSERT_TRUE(fresh.ok()) << fresh.error().message;
     ASSERT_GE(reader.last_index(), before);
-    Result<std::vector<Record>> more = reader.read(seen.size() + 1, 500);
+    Result<std::vector<RecordBytes>> more = reader.read(seen.size() + 1, 500);
     ASSERT_TRUE(more.ok()) << more.error().message;
     seen.insert(seen.end(), more->begin(), more->end());
   }
@@ -214,7 +214,7 @@ TEST_F(DiskReaderTest, ADamagedRecordIsReportedWithItsIndex) {
                   .ok());
   DiskReader reader = DiskReader::open(options_.path).value();
   EXPECT_EQ(reader.read(1, 41).value(), test_records(1, 41));
-  const Result<std::vector<Record>> damaged = reader.read(1, 100);
+  const Result<std::vector<RecordBytes>> damaged = reader.read(1, 100);
   ASSERT_EQ(damaged.code(), ErrorCode::kCorrupt);
   EXPECT_THAT(damaged.error().message, HasSubstr("record 42 is damaged"));
   ASSERT_FALSE(damaged.error().details.empty());

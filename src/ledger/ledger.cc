@@ -2,7 +2,7 @@
 
 namespace rota::ledger {
 
-Result<void> Ledger::append(std::span<const Record> records) {
+Result<void> Ledger::append(std::span<const RecordBytes> records) {
   if (records.empty()) return {};
   Result<void> taken = submit(records);
   while (taken.code() == ErrorCode::kQueueFull) {
@@ -22,9 +22,9 @@ std::string text(std::uint64_t number) { return std::to_string(number); }
 
 }  // namespace
 
-Result<void> check_submit(std::span<const Record> records, std::uint64_t submitted) {
+Result<void> check_submit(std::span<const RecordBytes> records, std::uint64_t submitted) {
   std::uint64_t expected = submitted + 1;
-  for (const Record& record : records) {
+  for (const RecordBytes& record : records) {
     if (record.index != expected) {
       return Error{ErrorCode::kConflict, "record " + text(record.index) + " was submitted, but the next index is " +
                                              text(expected) + "; indices have no gaps"}

@@ -37,10 +37,11 @@
 
 namespace rota::ledger {
 
-struct Record {
+// An encoded record of the log. fleet::Record is the decoded one.
+struct RecordBytes {
   std::uint64_t index = 0;
   std::string bytes{};
-  bool operator==(const Record&) const = default;
+  bool operator==(const RecordBytes&) const = default;
 };
 
 struct Snapshot {
@@ -66,16 +67,16 @@ class Ledger {
   //   TooLarge   one is above kMaxRecordBytes
   //   QueueFull  the records waiting to be written have reached the bound; wait_durable(submitted_index()) and retry
   //   Closed     after close(); after a failed write, its error instead
-  virtual Result<void> submit(std::span<const Record> records) = 0;
+  virtual Result<void> submit(std::span<const RecordBytes> records) = 0;
   // Returns when every record up to `index` is durable. InvalidArgument if `index` was never submitted.
   virtual Result<void> wait_durable(std::uint64_t index) = 0;
   // submit() and wait_durable(); waits for room instead of returning QueueFull.
-  Result<void> append(std::span<const Record> records);
+  Result<void> append(std::span<const RecordBytes> records);
 
   // Returns durable records in order, from `from`, at most `max_records` and about kMaxReadBytes; none beyond
   // last_index(). NotFound if `from` is before first_index(); Corrupt, with the index, if a record differs from what
   // was written.
-  virtual Result<std::vector<Record>> read(std::uint64_t from, std::size_t max_records) = 0;
+  virtual Result<std::vector<RecordBytes>> read(std::uint64_t from, std::size_t max_records) = 0;
 
   // The oldest stored record; last_index() + 1 if there is none.
   [[nodiscard]] virtual std::uint64_t first_index() const = 0;
@@ -103,7 +104,7 @@ class Ledger {
 namespace detail {
 
 // Checks that every implementation makes in the same way, with the same messages.
-Result<void> check_submit(std::span<const Record> records, std::uint64_t submitted);
+Result<void> check_submit(std::span<const RecordBytes> records, std::uint64_t submitted);
 Result<void> check_wait(std::uint64_t index, std::uint64_t submitted);
 Result<void> check_read(std::uint64_t from, std::uint64_t first);
 Result<void> check_snapshot(const Snapshot& snapshot, std::uint64_t latest, std::uint64_t last);

@@ -17,9 +17,9 @@ namespace rota::ledger {
 
 class MemoryLedger final : public Ledger {
  public:
-  Result<void> submit(std::span<const Record> records) override ROTA_EXCLUDES(mutex_);
+  Result<void> submit(std::span<const RecordBytes> records) override ROTA_EXCLUDES(mutex_);
   Result<void> wait_durable(std::uint64_t index) override ROTA_EXCLUDES(mutex_);
-  Result<std::vector<Record>> read(std::uint64_t from, std::size_t max_records) override ROTA_EXCLUDES(mutex_);
+  Result<std::vector<RecordBytes>> read(std::uint64_t from, std::size_t max_records) override ROTA_EXCLUDES(mutex_);
   [[nodiscard]] std::uint64_t first_index() const override ROTA_EXCLUDES(mutex_);
   [[nodiscard]] std::uint64_t last_index() const override ROTA_EXCLUDES(mutex_);
   [[nodiscard]] std::uint64_t submitted_index() const override { return last_index(); }

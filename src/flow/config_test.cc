@@ -74,7 +74,8 @@ TEST(Environment, AnInvalidValueWarnsAndFallsBack) {
   EXPECT_THAT(log.lines, SizeIs(2));
 }
 
-// G-1: STV_SCHEDULER chooses the implementation: only the simple one runs stages one at a time whatever the slots.
+// G-1: STV_SCHEDULER chooses the implementation: only the simple one runs stages one at a time with any number of
+// slots.
 TEST(Environment, ChoosesTheScheduler) {
   for (const char* kind : {"simple", "threadpool"}) {
     ASSERT_EQ(setenv("STV_SCHEDULER", kind, 1), 0);
@@ -91,7 +92,7 @@ TEST(Environment, ChoosesTheScheduler) {
   }
 }
 
-// What only the logger hears of: each factory uses the one that it is given.
+// Warnings that only the logger receives: each factory uses the given logger.
 TEST(Logger, HearsOfObserversThatThrowAndOfTasksThatDoNotPause) {
   for (const bool simple : {true, false}) {
     auto log = std::make_shared<Lines>();

@@ -1,4 +1,4 @@
-// The ledger on disk beyond what every ledger does: groups, damage, locks, versions, bounds.
+// The ledger on disk, beyond the common suite: groups, damage, locks, versions, bounds.
 #include "ledger/disk_ledger.h"
 
 #include <sqlite3.h>
@@ -52,7 +52,7 @@ constexpr std::size_t kFrame = 24 + 4096;
 
 // ------------------------------------------------------------------------------------------------------- group commit
 
-// Contract: L-2. What is submitted while nobody writes becomes one transaction with one sync.
+// Contract: L-2. Records that are submitted while nothing is written become one transaction with one sync.
 TEST_F(DiskLedgerTest, AGroupIsOneSync) {
   FaultVfs vfs;
   options_.vfs = vfs.name();
@@ -71,7 +71,7 @@ TEST_F(DiskLedgerTest, AGroupIsOneSync) {
   EXPECT_EQ(ledger->stats().largest_group, 100U);
 }
 
-// Contract: L-2. While one group syncs, the next forms: all that arrives meanwhile is one group.
+// Contract: L-2. The records that arrive while one group syncs form the next group.
 TEST_F(DiskLedgerTest, GroupsFormWhileTheLastOneSyncs) {
   FaultVfs vfs;
   options_.vfs = vfs.name();
@@ -90,7 +90,7 @@ TEST_F(DiskLedgerTest, GroupsFormWhileTheLastOneSyncs) {
           EXPECT_EQ(*ledger->read(index, 1), test_records(index, index));
         });
       }
-      // L-1: nobody is answered, and nothing can be read, before its sync.
+      // L-1: nobody gets an answer, and nothing can be read, before its sync.
       EXPECT_EQ(ledger->last_index(), 1U);
       EXPECT_TRUE(ledger->read(2, 10)->empty());
       vfs.hold_syncs(false);
@@ -100,7 +100,7 @@ TEST_F(DiskLedgerTest, GroupsFormWhileTheLastOneSyncs) {
   EXPECT_EQ(ledger->stats().largest_group, 58U);
 }
 
-// At its bound the queue takes nothing more and says so; append() waits instead.
+// A full queue refuses records with QueueFull; append() waits instead.
 TEST_F(DiskLedgerTest, TheQueueIsBounded) {
   options_.writer = Writer::kInPlace;
   options_.pending_bytes_max = 1000;
@@ -136,7 +136,7 @@ TEST_F(DiskLedgerTest, AWaitCanBeCancelled) {
   EXPECT_EQ(all_records(*ledger), test_records(1, 200));
 }
 
-// A thread that writes would end waits that deterministic mode knows nothing of: refused, with the remedy.
+// A writer thread would end waits that deterministic mode does not control, so it is refused, with the remedy.
 TEST_F(DiskLedgerTest, DeterministicModeNeedsAWriterInPlace) {
   const std::unique_ptr<DiskLedger> ledger = open().value();
   fiber::Runtime runtime({.worker_count = 1, .deterministic_seed = 1});
@@ -149,8 +149,8 @@ TEST_F(DiskLedgerTest, DeterministicModeNeedsAWriterInPlace) {
 
 // ------------------------------------------------------------------------------------------------------------- damage
 
-// Contract: L-2. However much of the last transaction's bytes is missing from the write-ahead log, it is cut off and
-// reported, and all before it is there.
+// Contract: L-2. However many bytes of the last transaction are missing from the write-ahead log, it is removed and
+// reported, and everything before it is there.
 TEST_F(DiskLedgerTest, ATornTailIsCutAndReported) {
   make_crashed(20);
   const std::string log = file_bytes(folder_ / "crashed-wal");
@@ -168,7 +168,7 @@ TEST_F(DiskLedgerTest, ATornTailIsCutAndReported) {
     EXPECT_TRUE(lines.contains("removed a torn tail"));
     ASSERT_TRUE(ledger->append(test_records(20, 21)).ok());
   }
-  // Whole: nothing to report.
+  // A complete log: nothing to report.
   write_file(folder_ / "crashed", main);
   write_file(folder_ / "crashed-wal", log);
   const LogCapture lines;
@@ -178,8 +178,9 @@ TEST_F(DiskLedgerTest, ATornTailIsCutAndReported) {
   EXPECT_FALSE(lines.contains("torn"));
 }
 
-// Contract: L-2. One bit anywhere before the last transactions of the write-ahead log, which SQLite would take for its
-// end: the ledger refuses to start, names the place, and changes nothing; with the bit put right all is there.
+// Contract: L-2. One flipped bit anywhere before the last transactions of the write-ahead log, which SQLite would take
+// for its end: the ledger refuses to start, names the position, and changes nothing; after the repair everything is
+// there.
 TEST_F(DiskLedgerTest, ADamagedLogIsRefused) {
   make_crashed(20);
   const std::string log = file_bytes(folder_ / "crashed-wal");
@@ -206,8 +207,8 @@ TEST_F(DiskLedgerTest, ADamagedLogIsRefused) {
   EXPECT_EQ(all_records(*ledger), test_records(1, 20));
 }
 
-// Contract: L-2. One byte anywhere in the main file: either the ledger refuses to start and changes nothing, or the
-// byte stood for nothing and every record is there. Never anything else.
+// Contract: L-2. One changed byte anywhere in the main file: either the ledger refuses to start and changes nothing, or
+// the byte was unused and every record is there.
 TEST_F(DiskLedgerTest, ADamagedMainFileIsRefusedOrHarmless) {
   make_closed(300);
   const std::string main = file_bytes(folder_ / "ledger");
@@ -231,7 +232,7 @@ TEST_F(DiskLedgerTest, ADamagedMainFileIsRefusedOrHarmless) {
   EXPECT_GT(refused, 200);
 }
 
-// Contract: L-2. The record that is damaged is named, with what was expected of it.
+// Contract: L-2. The error names the damaged record and what was expected.
 TEST_F(DiskLedgerTest, TheDamagedRecordIsNamed) {
   const auto refusal = [&](const char* sql, ErrorCode code, const char* index) {
     SCOPED_TRACE(sql);
@@ -264,7 +265,7 @@ TEST_F(DiskLedgerTest, TheDamagedRecordIsNamed) {
   refusal("DELETE FROM meta", ErrorCode::kCorrupt, "");
 }
 
-// A damaged snapshot refuses to start as well: the records that it stands for may be gone.
+// With a damaged snapshot the ledger refuses to start, too: the records that it covers may be gone.
 TEST_F(DiskLedgerTest, ADamagedSnapshotIsNamed) {
   {
     const std::unique_ptr<DiskLedger> ledger = open().value();
@@ -279,7 +280,7 @@ TEST_F(DiskLedgerTest, ADamagedSnapshotIsNamed) {
   EXPECT_EQ(open("other").code(), ErrorCode::kCorrupt);
 }
 
-// A log whose main file is gone is not taken for a new ledger.
+// A log whose main file is missing is not taken for a new ledger.
 TEST_F(DiskLedgerTest, ALostMainFileIsRefused) {
   make_crashed(3);
   write_file(folder_ / "crashed", "");
@@ -290,7 +291,7 @@ TEST_F(DiskLedgerTest, ALostMainFileIsRefused) {
 
 // ------------------------------------------------------------------------------------------------ who may open what
 
-// One at a time, and the error says who has it.
+// One process at a time, and the error names the holder.
 TEST_F(DiskLedgerTest, OneProcessHasIt) {
   std::unique_ptr<DiskLedger> ledger = open().value();
   const Result<std::unique_ptr<DiskLedger>> second = open();
@@ -335,7 +336,7 @@ TEST_F(DiskLedgerTest, BadPathsAndOptions) {
   EXPECT_TRUE(std::filesystem::is_directory(folder_ / "folder"));
 }
 
-// Relaxed and back: what each wrote is there for the other.
+// A ledger written relaxed and then with full durability, and the other way round, keeps its records.
 TEST_F(DiskLedgerTest, RelaxedAndBack) {
   std::uint64_t next = 1;
   for (const Durability durability : {Durability::kRelaxed, Durability::kFull, Durability::kRelaxed}) {
@@ -430,7 +431,7 @@ TEST_F(DiskLedgerTest, ReadingDuringCompaction) {
   EXPECT_EQ(all_records(*ledger), test_records(2901, 3000));
 }
 
-// A backup is of one moment, whatever is written meanwhile.
+// A backup contains the state of one moment, even if records are written meanwhile.
 TEST_F(DiskLedgerTest, BackupWhileWriting) {
   const std::unique_ptr<DiskLedger> ledger = open().value();
   ASSERT_TRUE(ledger->append(test_records(1, 2000)).ok());

@@ -1,4 +1,4 @@
-// Reading a ledger's file beside its writer, and without one: what is seen, and that nothing is changed or held up.
+// Reading a ledger's file with and without a concurrent writer: what is seen, and that nothing is changed or delayed.
 #include "ledger/disk_reader.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Another process, until it is told to stop.
+// Another process that runs until it is told to stop.
 class Child {
  public:
   template <class Body>
@@ -33,10 +33,10 @@ class Child {
   Child& operator=(const Child&) = delete;
   ~Child() { stop(); }
 
-  // In the child.
+  // Runs in the child.
   [[nodiscard]] bool stopped() const { return wait(0); }
   void await_stop() const { (void)wait(-1); }
-  // Its exit status.
+  // Returns its exit status.
   int stop() {
     if (pid_ <= 0) return status_;
     ::close(pipe_[1]);
@@ -66,7 +66,7 @@ class DiskReaderTest : public ::testing::Test {
     ASSERT_TRUE(ledger->append(test_records(1, records)).ok());
     ASSERT_TRUE(ledger->close().ok());
   }
-  // As a kill leaves it: at "crashed", with the index beside the log if `with_index`.
+  // Leaves the ledger as a kill does: at "crashed", with the index beside the log if `with_index`.
   void make_crashed(std::uint64_t records, bool with_index) {
     const std::unique_ptr<DiskLedger> ledger = open();
     ASSERT_TRUE(ledger->append(test_records(1, records)).ok());
@@ -150,7 +150,7 @@ TEST_F(DiskReaderTest, DoesNotKeepAWriterFromOpening) {
   EXPECT_EQ(all_of(options_.path), test_records(1, 40));
 }
 
-// What nobody has open is read as it is: no file appears, goes away or changes.
+// A ledger that nobody has open is read without creating, removing or changing a file.
 TEST_F(DiskReaderTest, LeavesAClosedLedgerAsItIs) {
   make_closed(100);
   const auto before = files();
@@ -165,12 +165,12 @@ TEST_F(DiskReaderTest, LeavesACrashedLedgerAsItIs) {
   EXPECT_GT(before.at("crashed-wal").size(), 0U);
   EXPECT_EQ(all_of(folder_ / "crashed"), test_records(1, 100));
   EXPECT_EQ(files(), before);
-  // And the next one to open it recovers all of it.
+  // The next process that opens it recovers everything.
   options_.path = folder_ / "crashed";
   EXPECT_EQ(open()->last_index(), 100U);
 }
 
-// A copy of a crashed ledger without its index: readable, and only the index is made.
+// A copy of a crashed ledger without its index is readable, and only the index is created.
 TEST_F(DiskReaderTest, ReadsALogWithoutItsIndex) {
   make_crashed(100, false);
   auto before = files();
@@ -180,7 +180,7 @@ TEST_F(DiskReaderTest, ReadsALogWithoutItsIndex) {
   EXPECT_EQ(after, before);
 }
 
-// In a folder and of files that may only be read.
+// A folder and files that are read-only.
 TEST_F(DiskReaderTest, ReadsWhatIsReadOnly) {
   make_closed(20);
   options_.path = folder_ / "other";
@@ -221,7 +221,7 @@ TEST_F(DiskReaderTest, ADamagedRecordIsReportedWithItsIndex) {
   EXPECT_EQ(damaged.error().details.front().value, "42");
 }
 
-// Contract: L-2. A log with a damaged middle is not shown as if it ended there.
+// Contract: L-2. A log with damage in the middle is not shown as if it ended there.
 TEST_F(DiskReaderTest, ADamagedLogIsRefused) {
   {
     const std::unique_ptr<DiskLedger> ledger = open();

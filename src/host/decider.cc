@@ -231,7 +231,7 @@ Result<fleet::Events> Decider::execute_one(fleet::Command command, bool wants_ev
   ROTA_TRY(brain_.execute(std::move(command), wall_ns_, record));
   fleet::Events events;
   if (record.index == 0) return events;
-  ledger::Record& bytes = records_.emplace_back();
+  ledger::RecordBytes& bytes = records_.emplace_back();
   bytes.index = record.index;
   chain_ = fleet::encode_record(record, chain_, bytes.bytes);
   if (wants_events) events = record.events;

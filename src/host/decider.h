@@ -30,7 +30,7 @@ class Decider {
 
   // The records and effects since the last call.
   struct Output {
-    std::vector<ledger::Record> records{};
+    std::vector<ledger::RecordBytes> records{};
     Batch batch{};
   };
   [[nodiscard]] Output finish(std::int64_t wall_ns);
@@ -64,7 +64,7 @@ class Decider {
   fleet::Brain brain_;
   Hash128 chain_;
   std::int64_t wall_ns_ = 0;
-  std::vector<ledger::Record> records_;
+  std::vector<ledger::RecordBytes> records_;
   Batch batch_;
   std::vector<std::string> heartbeats_;    // Of this batch: one command for all of them.
   std::deque<fleet::Command> follow_ups_;  // Commands that the host itself issues because of what was just decided.

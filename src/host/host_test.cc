@@ -324,7 +324,7 @@ TEST(Host, RefusesADamagedLog) {
     std::string bytes = ledger.read(1, 1)->at(0).bytes;
     bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
     ledger::MemoryLedger damaged;
-    ASSERT_TRUE(damaged.append(std::vector<ledger::Record>{{1, bytes}}).ok());
+    ASSERT_TRUE(damaged.append(std::vector<ledger::RecordBytes>{{1, bytes}}).ok());
     Host host(damaged, bus.host());
     EXPECT_EQ(host.run().code(), ErrorCode::kCorrupt);
   });

@@ -131,13 +131,13 @@ class Watcher : public HostObserver {
 // A ledger whose syncs wait for the test and can fail.
 class SlowLedger : public ledger::Ledger {
  public:
-  Result<void> submit(std::span<const ledger::Record> records) override { return inner_.submit(records); }
+  Result<void> submit(std::span<const ledger::RecordBytes> records) override { return inner_.submit(records); }
   Result<void> wait_durable(std::uint64_t index) override {
     open.wait();
     if (broken.load()) return Error{ErrorCode::kIoError, "the disk is gone"};
     return inner_.wait_durable(index);
   }
-  Result<std::vector<ledger::Record>> read(std::uint64_t from, std::size_t most) override {
+  Result<std::vector<ledger::RecordBytes>> read(std::uint64_t from, std::size_t most) override {
     return inner_.read(from, most);
   }
   [[nodiscard]] std::uint64_t first_index() const override { return inner_.first_index(); }

@@ -49,12 +49,13 @@ Result<Recovered> recover(ledger::Ledger& ledger) {
   }
   const std::uint64_t last = ledger.last_index();
   while (recovered.position.index < last) {
-    ROTA_TRY_ASSIGN(const std::vector<ledger::Record> records, ledger.read(recovered.position.index + 1, kReadRecords));
+    ROTA_TRY_ASSIGN(const std::vector<ledger::RecordBytes> records,
+                    ledger.read(recovered.position.index + 1, kReadRecords));
     if (records.empty()) {
       return Error{ErrorCode::kCorrupt, "the ledger has no record " + std::to_string(recovered.position.index + 1) +
                                             ", although its last record is " + std::to_string(last)};
     }
-    for (const ledger::Record& bytes : records) {
+    for (const ledger::RecordBytes& bytes : records) {
       ROTA_TRY_ASSIGN(const fleet::Record record, fleet::decode_record(bytes.bytes, recovered.position));
       ROTA_TRY(recovered.brain.apply(record));
     }

@@ -99,7 +99,7 @@ TEST(References, WhatIsNoneSaysWhy) {
   std::string deep = "${a.result";
   for (int i = 0; i < 64; ++i) deep.append(".x");
   EXPECT_THAT(problem(deep + "}"), HasSubstr("more than 64 steps"));
-  EXPECT_EQ(uses("[]").front(), "byte 0: a payload must be a JSON object");
+  EXPECT_EQ(uses("[]").front(), "byte 0: this must be a JSON object");
   EXPECT_EQ(uses("{\"a\":}").front(), "byte 5: expected a JSON value, found '}'");
   std::string many = "{\"a\":\"";
   for (std::size_t i = 0; i <= kReferencesMost; ++i) many.append("${a.result}");

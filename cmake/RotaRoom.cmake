@@ -1,7 +1,7 @@
 # One room, one library.
 #
 #   rota_room(<room> [DEPS <room>...] [NEEDS <library>...] [DEFINES <definition>...]
-#             [INTERLEAVE_SOURCES <file>...] [INTERNAL])
+#             [INTERLEAVE_SOURCES <file>...] [ALONE <file>...] [INTERNAL])
 #
 # makes rota_<room> (alias rota::<room>) from src/<room>/*.cc, *.c and *.S. By its name a file goes elsewhere:
 #   x_test.cc             all of a room's tests are one GoogleTest program, <room>_tests
@@ -11,7 +11,7 @@
 #   x_bench.cc            all of them are one Google Benchmark program, <room>_bench
 #   x_fuzz.cc             a libFuzzer program of its own, <room>_x_fuzz
 # DEPS are other rooms and must be allowed by src/rooms.txt; NEEDS are libraries of cmake/RotaSystemLibs.cmake, not seen
-# by users of the room. An INTERNAL room is for tests: it is built only with them, and never installed.
+# by users of the room. ALONE are files that a unity build must not compile together with others. An INTERNAL room is for tests: it is built only with them, and never installed.
 
 # Reads src/rooms.txt: sets ROTA_ROOMS (in order) and ROTA_MAY_USE_<room> for the caller.
 macro(rota_read_rooms)
@@ -74,7 +74,7 @@ function(rota_precompile_test target)
 endfunction()
 
 function(rota_room room)
-  cmake_parse_arguments(arg "INTERNAL" "" "DEPS;NEEDS;DEFINES;INTERLEAVE_SOURCES" ${ARGN})
+  cmake_parse_arguments(arg "INTERNAL" "" "DEPS;NEEDS;DEFINES;INTERLEAVE_SOURCES;ALONE" ${ARGN})
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "rota_room(${room}): unknown argument ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -105,6 +105,7 @@ function(rota_room room)
   add_library(${library} STATIC ${sources})
   add_library(rota::${room} ALIAS ${library})
   rota_target(${library})
+  rota_unity(${library} SOURCES ${sources} ALONE ${arg_ALONE})
   # Position-independent only if the user asks (CMAKE_POSITION_INDEPENDENT_CODE): -fPIC makes each access to a
   # thread_local slower, and the fiber runtime lives by them.
   set_target_properties(${library} PROPERTIES EXPORT_NAME ${room})
@@ -137,6 +138,7 @@ function(rota_room room)
     if(test_sources)
       add_executable(${room}_tests ${test_sources})
       rota_target(${room}_tests TEST)
+      rota_unity(${room}_tests TEST SOURCES ${test_sources} ALONE ${arg_ALONE})
       target_link_libraries(${room}_tests PRIVATE ${library} ${need_targets} GTest::gmock GTest::gtest_main rapidcheck)
       rota_precompile_test(${room}_tests ${test_sources})
       rota_test_program(${room}_tests ROOM ${room} GTEST)
@@ -144,6 +146,7 @@ function(rota_room room)
     if(interleave_test_sources AND NOT ROTA_SANITIZE)
       add_executable(${room}_interleave_tests ${interleave_test_sources} ${arg_INTERLEAVE_SOURCES})
       rota_target(${room}_interleave_tests TEST)
+      rota_unity(${room}_interleave_tests TEST SOURCES ${interleave_test_sources} ALONE ${arg_ALONE})
       target_compile_definitions(${room}_interleave_tests PRIVATE ROTA_INTERLEAVE=1)
       target_link_libraries(${room}_interleave_tests PRIVATE rota_interleave GTest::gmock GTest::gtest_main)
       rota_test_program(${room}_interleave_tests ROOM ${room} GTEST)

@@ -152,7 +152,7 @@ Figures chain(unsigned, std::uint64_t count) {
   submission.workflow.templates.resize(1);
   submission.workflow.stages.resize(count);
   for (std::uint64_t i = 0; i < count; ++i) {
-    fleet::Stage& stage = submission.workflow.stages[i];
+    model::Stage& stage = submission.workflow.stages[i];
     stage.name = "s" + std::to_string(i);
     if (i > 0) stage.needs.push_back(static_cast<std::uint32_t>(i - 1));
   }

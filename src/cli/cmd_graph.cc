@@ -17,16 +17,16 @@ namespace {
 enum class Format { kText, kMermaid, kDot, kJson };
 
 // "train x3": how many tasks, if it has several.
-std::string label_of(const fleet::Stage& stage) {
+std::string label_of(const model::Stage& stage) {
   return stage.items.empty() ? stage.name : stage.name + " x" + std::to_string(stage.items.size());
 }
 
-std::string draw(const fleet::WorkflowSpec& spec, Format format) {
+std::string draw(const model::WorkflowSpec& spec, Format format) {
   std::string out = format == Format::kMermaid ? "flowchart TD\n"
                     : format == Format::kDot   ? "digraph workflow {\n"
                                                : "";
   for (std::size_t i = 0; i < spec.stages.size(); ++i) {
-    const fleet::Stage& stage = spec.stages[i];
+    const model::Stage& stage = spec.stages[i];
     const std::string id = "s" + std::to_string(i);
     if (format == Format::kMermaid) out += "  " + id + "[\"" + label_of(stage) + "\"]\n";
     if (format == Format::kDot) out += "  " + id + " [label=\"" + label_of(stage) + "\"];\n";
@@ -44,11 +44,11 @@ std::string draw(const fleet::WorkflowSpec& spec, Format format) {
   return out + (format == Format::kDot ? "}\n" : "");
 }
 
-std::string to_json(const fleet::WorkflowSpec& spec) {
+std::string to_json(const model::WorkflowSpec& spec) {
   std::string out = "{\"name\":";
   append_json_string(out, spec.name);
   out += ",\"stages\":[";
-  for (const fleet::Stage& stage : spec.stages) {
+  for (const model::Stage& stage : spec.stages) {
     if (out.back() != '[') out += ',';
     out += "{\"name\":";
     append_json_string(out, stage.name);

@@ -43,7 +43,7 @@ struct LogsOptions {
 
 // One task whose output is wanted.
 struct Followed {
-  fleet::TaskId task{};
+  model::TaskId task{};
   std::string name{};
   std::uint32_t attempt = 0;  // Whose log it is; 0: it has had none.
   LogFollower file{};
@@ -75,9 +75,9 @@ class Logs {
 
   // Which tasks are meant.
   Result<void> choose() {
-    std::vector<fleet::TaskId> tasks;
+    std::vector<model::TaskId> tasks;
     for (const std::string& name : options_.tasks) {
-      ROTA_TRY_ASSIGN(const std::vector<fleet::TaskId> found, find_tasks(state(), name));
+      ROTA_TRY_ASSIGN(const std::vector<model::TaskId> found, find_tasks(state(), name));
       tasks.insert(tasks.end(), found.begin(), found.end());
     }
     if (options_.tasks.empty()) {
@@ -85,13 +85,13 @@ class Logs {
       if (tasks.empty()) return Error{ErrorCode::kNotFound, place_.name + ": no workflow was submitted yet"};
     }
     if (options_.failed) {
-      std::erase_if(tasks, [&](fleet::TaskId id) { return state().at(id).state != graph::TaskState::kFailed; });
+      std::erase_if(tasks, [&](model::TaskId id) { return state().at(id).state != graph::TaskState::kFailed; });
       if (tasks.empty()) {
         return Error{ErrorCode::kNotFound, options_.tasks.empty() ? "no task has failed" : "none of these has failed"};
       }
     }
-    std::set<fleet::TaskId> seen;
-    for (const fleet::TaskId task : tasks) {
+    std::set<model::TaskId> seen;
+    for (const model::TaskId task : tasks) {
       if (!seen.insert(task).second) continue;
       const std::uint32_t attempts = state().at(task).attempt;
       Followed each;
@@ -115,7 +115,7 @@ class Logs {
     each.attempt = wanted;
     // Of tasks that were merged, the one that led them has the log.
     const Attempt* attempt = log_.timeline.find(each.task, wanted);
-    const fleet::TaskId owner = attempt == nullptr ? each.task : attempt->log_task;
+    const model::TaskId owner = attempt == nullptr ? each.task : attempt->log_task;
     const std::uint32_t number = attempt == nullptr ? wanted : attempt->log_attempt;
     each.file = LogFollower(place_.folder + "/logs/" + log_name(owner.value(), number));
   }

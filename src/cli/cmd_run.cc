@@ -44,15 +44,15 @@ constexpr std::size_t kTailLines = 10;
 constexpr std::size_t kTailBytes = 4096;
 constexpr std::size_t kTailTasks = 5;
 
-Result<std::vector<fleet::WorkerSpec>> workers_of(const RunOptions& options) {
+Result<std::vector<model::WorkerSpec>> workers_of(const RunOptions& options) {
   if (options.workers.empty()) {
     const Hardware hardware = Hardware::detect();
-    fleet::WorkerSpec local;
+    model::WorkerSpec local;
     local.name = "local";
     local.cpu_millis = options.jobs > 0 ? options.jobs * 1000 : static_cast<std::int64_t>(hardware.cpu_millis);
     local.memory_bytes = static_cast<std::int64_t>(hardware.memory_bytes);
     local.gpus.resize(hardware.gpus);
-    return std::vector<fleet::WorkerSpec>{local};
+    return std::vector<model::WorkerSpec>{local};
   }
   ROTA_TRY_ASSIGN(const workflow::Source source, workflow::read_source(options.workers));
   workflow::FleetFile fleet = workflow::read_fleet(source);
@@ -61,7 +61,7 @@ Result<std::vector<fleet::WorkerSpec>> workers_of(const RunOptions& options) {
 }
 
 // What suits workers that live and die with the process, where nobody has said otherwise.
-Result<fleet::Policy> policy_of(const std::vector<fleet::WorkerSpec>& workers) {
+Result<fleet::Policy> policy_of(const std::vector<model::WorkerSpec>& workers) {
   SettingsTable table;
   const host::PolicySettings rows(table);
   const SettingsLoad load = load_settings(table, {.environment = current_environment()});
@@ -82,10 +82,10 @@ Result<fleet::Policy> policy_of(const std::vector<fleet::WorkerSpec>& workers) {
   return policy;
 }
 
-void print_plan(const fleet::WorkflowSpec& spec, const std::vector<fleet::WorkerSpec>& workers) {
+void print_plan(const model::WorkflowSpec& spec, const std::vector<model::WorkerSpec>& workers) {
   std::printf("%s: %zu stages, %zu tasks\n", spec.name.c_str(), spec.stages.size(), count_tasks(spec));
-  for (const fleet::Stage& stage : spec.stages) {
-    const fleet::TaskTemplate& use = spec.templates[static_cast<std::size_t>(stage.use)];
+  for (const model::Stage& stage : spec.stages) {
+    const model::TaskTemplate& use = spec.templates[static_cast<std::size_t>(stage.use)];
     std::string text = "  " + stage.name;
     if (!stage.items.empty()) text += " x" + std::to_string(stage.items.size());
     text += ": cpu " + std::to_string(use.needs.cpu_millis) + "m";
@@ -98,7 +98,7 @@ void print_plan(const fleet::WorkflowSpec& spec, const std::vector<fleet::Worker
     }
     std::printf("%s\n", text.c_str());
   }
-  for (const fleet::WorkerSpec& worker : workers) {
+  for (const model::WorkerSpec& worker : workers) {
     std::printf("worker %s: cpu %lldm, memory %s, gpus %zu\n", worker.name.c_str(),
                 static_cast<long long>(worker.cpu_millis),
                 format_bytes({static_cast<std::uint64_t>(worker.memory_bytes)}).c_str(), worker.gpus.size());

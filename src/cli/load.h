@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "fleet/spec.h"
+#include "model/spec.h"
 #include "rota/result.h"
 
 namespace rota::cli {
 
 struct Loaded {
-  fleet::WorkflowSpec spec{};
+  model::WorkflowSpec spec{};
   std::string path{};     // Absolute, without links.
   std::string content{};  // A hash of the text: the same file again is the same workflow.
 };
@@ -21,8 +21,8 @@ struct Loaded {
 // All problems of the file in one error (ParseError), or why it cannot be read.
 [[nodiscard]] Result<Loaded> load_workflow(const std::string& path);
 
-[[nodiscard]] std::size_t count_tasks(const fleet::WorkflowSpec& spec);
+[[nodiscard]] std::size_t count_tasks(const model::WorkflowSpec& spec);
 // "train", or "train[3]" in a stage of several: by the task's place in the workflow.
-[[nodiscard]] std::vector<std::string> task_names(const fleet::WorkflowSpec& spec);
+[[nodiscard]] std::vector<std::string> task_names(const model::WorkflowSpec& spec);
 
 }  // namespace rota::cli

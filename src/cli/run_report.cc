@@ -59,13 +59,13 @@ std::string short_time(std::int64_t ns) {
   return text;
 }
 
-RunReport report_of(const fleet::State& state, fleet::WorkflowId id) {
+RunReport report_of(const fleet::State& state, model::WorkflowId id) {
   const fleet::Workflow& workflow = state.at(id);
   RunReport report;
   report.workflow = id;
   report.name = workflow.spec.name;
   report.outcome = workflow.outcome;
-  for (const fleet::Stage& stage : workflow.spec.stages) report.needs.push_back(stage.needs);
+  for (const model::Stage& stage : workflow.spec.stages) report.needs.push_back(stage.needs);
   for (const fleet::Task& task : workflow.tasks) {
     TaskRow row;
     row.id = workflow.id_of(task);

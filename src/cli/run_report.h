@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "fleet/event.h"
-#include "fleet/ids.h"
 #include "rota/graph/task.h"
+#include "rota/model/ids.h"
 
 namespace rota::fleet {
 class State;
@@ -19,7 +19,7 @@ class State;
 namespace rota::cli {
 
 struct TaskRow {
-  fleet::TaskId id{};
+  model::TaskId id{};
   std::string name{};
   std::uint32_t stage = 0;
   graph::TaskState state = graph::TaskState::kQueued;
@@ -37,7 +37,7 @@ struct TaskRow {
 };
 
 struct RunReport {
-  fleet::WorkflowId workflow{};
+  model::WorkflowId workflow{};
   std::string name{};
   fleet::Outcome outcome = fleet::Outcome::kRunning;
   bool interrupted = false;                         // It has not ended, and nobody runs it.
@@ -48,7 +48,7 @@ struct RunReport {
 };
 
 // REQUIRES: the workflow exists.
-[[nodiscard]] RunReport report_of(const fleet::State& state, fleet::WorkflowId workflow);
+[[nodiscard]] RunReport report_of(const fleet::State& state, model::WorkflowId workflow);
 
 // The chain of tasks, each needing the one before it, whose run times add up to the most. Linear in the graph.
 struct CriticalPath {

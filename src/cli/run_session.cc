@@ -64,8 +64,8 @@ class SignalCount {
 
 // What the ledger knows of this file.
 struct Past {
-  std::vector<fleet::WorkflowId> others{};  // Unfinished, and of another text.
-  fleet::WorkflowId latest{};               // Of this text.
+  std::vector<model::WorkflowId> others{};  // Unfinished, and of another text.
+  model::WorkflowId latest{};               // Of this text.
   fleet::Outcome outcome = fleet::Outcome::kRunning;
   std::size_t succeeded = 0;
   std::uint64_t runs = 0;  // The number of the latest.
@@ -143,7 +143,7 @@ class Session {
   Result<RunReport> look();
   // Until the workflow has ended, the host has failed, or somebody does not want it any more.
   Result<void> watch();
-  void start_worker(const fleet::WorkerSpec& spec, fiber::Nursery& nursery);
+  void start_worker(const model::WorkerSpec& spec, fiber::Nursery& nursery);
   // Returns when it is durable; not if a worker ends before that, or somebody does not want it any more.
   Result<void> submit(const std::string& key, fiber::Nursery& nursery);
   // Did a worker end, though nobody told it to?
@@ -183,7 +183,7 @@ Result<RunReport> Session::look() {
 }
 
 Result<void> Session::begin(const Past& past) {
-  for (const fleet::WorkflowId other : past.others) {
+  for (const model::WorkflowId other : past.others) {
     view_->say("an older text of this file left " + other.to_string() + " unfinished; it is cancelled");
     ROTA_TRY(host_->execute(fleet::Control{fleet::Action::kCancel, other, {}}));
   }
@@ -204,7 +204,7 @@ Result<void> Session::begin(const Past& past) {
   return {};
 }
 
-void Session::start_worker(const fleet::WorkerSpec& spec, fiber::Nursery& nursery) {
+void Session::start_worker(const model::WorkerSpec& spec, fiber::Nursery& nursery) {
   Hand& hand = hands_.emplace_back();
   WorkerOptions options;
   options.hardware =
@@ -272,7 +272,7 @@ Result<RunEnd> Session::run() {
   options.workers_end_with_host = true;
   options.await_workers = setup_.workers.size();
   options.compact = false;  // `rota explain` and `rota replay` want all of it.
-  for (const fleet::WorkerSpec& spec : setup_.workers) options.workers.emplace(spec.name, spec);
+  for (const model::WorkerSpec& spec : setup_.workers) options.workers.emplace(spec.name, spec);
 
   // The key's number is known only after a look at the ledger; so the view is made when nothing has happened yet.
   const auto names = task_names(setup_.workflow.spec);
@@ -296,7 +296,7 @@ Result<RunEnd> Session::run() {
         ROTA_TRY_ASSIGN(end.report, look());
         return {};
       }
-      for (const fleet::WorkerSpec& spec : setup_.workers) start_worker(spec, nursery);
+      for (const model::WorkerSpec& spec : setup_.workers) start_worker(spec, nursery);
       if (!goes_on) {
         ROTA_TRY(submit(key, nursery));
       } else if (past.outcome != fleet::Outcome::kRunning) {
@@ -323,7 +323,7 @@ Result<RunEnd> Session::run() {
   view_->correct(end.report);
   if (setup_.workers_have_a_price) {
     end.report.cost_microdollars = 0;
-    for (const fleet::WorkerSpec& spec : setup_.workers) {
+    for (const model::WorkerSpec& spec : setup_.workers) {
       // In microseconds first: the product of a year and a thousand an hour still fits.
       end.report.cost_microdollars +=
           spec.cost_microdollars_per_hour * (end.report.elapsed_ns / 1'000'000) / (3600 * 1000LL);

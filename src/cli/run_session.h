@@ -18,8 +18,8 @@
 #include "cli/load.h"
 #include "cli/run_view.h"
 #include "fleet/policy.h"
-#include "fleet/spec.h"
 #include "ledger/disk_options.h"
+#include "model/spec.h"
 #include "rota/result.h"
 
 namespace rota::cli {
@@ -28,7 +28,7 @@ struct RunSetup {
   Loaded workflow{};
   std::string state{};  // A directory.
   fleet::Policy policy{};
-  std::vector<fleet::WorkerSpec> workers{};  // At least one.
+  std::vector<model::WorkerSpec> workers{};  // At least one.
   bool workers_have_a_price = false;
   bool fresh = false;   // Start anew, whatever was before.
   bool cache = true;    // Of stages with `cache`, use results of earlier runs: <state>/cache.

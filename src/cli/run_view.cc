@@ -84,13 +84,13 @@ RunView::RunView(Style style, std::FILE* out, std::vector<std::string> names, st
 
 std::int64_t RunView::elapsed_ns() const { return fiber::now().count() - begin_ns_; }
 
-void RunView::adopt(fleet::WorkflowId workflow, std::size_t done) {
+void RunView::adopt(model::WorkflowId workflow, std::size_t done) {
   const sync::MutexLock lock(mutex_);
   workflow_ = workflow;
   done_ = done_before_ = done;
 }
 
-fleet::WorkflowId RunView::workflow() {
+model::WorkflowId RunView::workflow() {
   const sync::MutexLock lock(mutex_);
   return workflow_;
 }
@@ -159,7 +159,7 @@ void RunView::on(const fleet::Event& event, const fleet::Record& record) {
 
 void RunView::on_report(const std::string& worker, const bus::Report& report) {
   const sync::MutexLock lock(mutex_);
-  const fleet::TaskId task(report.task);
+  const model::TaskId task(report.task);
   if (!is_mine(task)) return;
   if (report.kind == ReportKind::kOutput) return output(worker, report);
   if (is_final(report.kind)) output_ends(worker, report);
@@ -190,7 +190,7 @@ void RunView::on_report(const std::string& worker, const bus::Report& report) {
 }
 
 void RunView::json_report(const std::string& worker, const bus::Report& report) {
-  const fleet::TaskId task(report.task);
+  const model::TaskId task(report.task);
   std::string text =
       "{\"report\":\"" + std::string(kind_name(report.kind)) + "\",\"task\":\"" + task.to_string() + "\",\"name\":";
   append_json_string(text, names_[task.index()]);
@@ -215,7 +215,7 @@ void RunView::json_report(const std::string& worker, const bus::Report& report) 
 }
 
 void RunView::output(const std::string& worker, const bus::Report& report) {
-  const std::uint32_t index = fleet::TaskId(report.task).index();
+  const std::uint32_t index = model::TaskId(report.task).index();
   std::string& begun = lines_[{index, report.from_stderr}];
   if (report.dropped_bytes > 0) {
     if (!begun.empty()) output_line(worker, report, report.from_stderr, std::exchange(begun, {}));
@@ -243,7 +243,7 @@ void RunView::output(const std::string& worker, const bus::Report& report) {
 
 void RunView::output_ends(const std::string& worker, const bus::Report& report) {
   for (const bool from_stderr : {false, true}) {
-    const auto begun = lines_.find({fleet::TaskId(report.task).index(), from_stderr});
+    const auto begun = lines_.find({model::TaskId(report.task).index(), from_stderr});
     if (begun == lines_.end()) continue;
     if (!begun->second.empty()) output_line(worker, report, from_stderr, begun->second);
     lines_.erase(begun);
@@ -262,7 +262,7 @@ void RunView::output_line(const std::string& worker, const bus::Report& report, 
     one.text = text;
     return json_report(worker, one);
   }
-  const std::string prefix = names_[fleet::TaskId(report.task).index()] + (from_stderr ? " ! " : " | ");
+  const std::string prefix = names_[model::TaskId(report.task).index()] + (from_stderr ? " ! " : " | ");
   line(prefix + (terminal_ ? for_a_terminal(text) : std::string(text)));
 }
 

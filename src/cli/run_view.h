@@ -38,7 +38,7 @@ class RunView final : public host::HostObserver {
   RunView(Style style, std::FILE* out, std::vector<std::string> names, std::string key);
 
   // It is in the ledger already, with so many tasks done.
-  void adopt(fleet::WorkflowId workflow, std::size_t done) ROTA_EXCLUDES(mutex_);
+  void adopt(model::WorkflowId workflow, std::size_t done) ROTA_EXCLUDES(mutex_);
   void on_record(const fleet::Record& record) override ROTA_EXCLUDES(mutex_);
   void on_report(const std::string& worker, const bus::Report& report) override ROTA_EXCLUDES(mutex_);
 
@@ -49,7 +49,7 @@ class RunView final : public host::HostObserver {
   // A line for people; none in kJson.
   void say(const std::string& text) ROTA_EXCLUDES(mutex_);
 
-  [[nodiscard]] fleet::WorkflowId workflow() ROTA_EXCLUDES(mutex_);
+  [[nodiscard]] model::WorkflowId workflow() ROTA_EXCLUDES(mutex_);
   // The workflow has ended.
   [[nodiscard]] fiber::Event& ended() { return ended_; }
   // With the times of what ran here put right: the ledger knows when a task was assigned, not when it began.
@@ -68,7 +68,7 @@ class RunView final : public host::HostObserver {
   };
 
   void on(const fleet::Event& event, const fleet::Record& record) ROTA_REQUIRES(mutex_);
-  [[nodiscard]] bool is_mine(fleet::TaskId task) const ROTA_REQUIRES(mutex_) {
+  [[nodiscard]] bool is_mine(model::TaskId task) const ROTA_REQUIRES(mutex_) {
     return task.workflow() == workflow_ && task.index() < names_.size();
   }
   void line(std::string_view text) ROTA_REQUIRES(mutex_);
@@ -90,7 +90,7 @@ class RunView final : public host::HostObserver {
   const std::int64_t begin_ns_;
   fiber::Event ended_;
   sync::Mutex mutex_;
-  fleet::WorkflowId workflow_ ROTA_GUARDED_BY(mutex_){};
+  model::WorkflowId workflow_ ROTA_GUARDED_BY(mutex_){};
   std::size_t done_ ROTA_GUARDED_BY(mutex_) = 0;
   std::size_t done_before_ ROTA_GUARDED_BY(mutex_) = 0;
   std::size_t failed_ ROTA_GUARDED_BY(mutex_) = 0;

@@ -8,7 +8,7 @@
 
 namespace rota::cli {
 
-void Timeline::add(const fleet::TaskAssigned& event, fleet::TaskId task, std::uint32_t attempt,
+void Timeline::add(const fleet::TaskAssigned& event, model::TaskId task, std::uint32_t attempt,
                    const fleet::Record& record, const fleet::State& state) {
   Attempt made;
   made.task = task;
@@ -27,7 +27,7 @@ void Timeline::add(const fleet::TaskAssigned& event, fleet::TaskId task, std::ui
   attempts_.push_back(std::move(made));
 }
 
-void Timeline::end(fleet::TaskId task, const fleet::Record& record, std::string how, std::string message) {
+void Timeline::end(model::TaskId task, const fleet::Record& record, std::string how, std::string message) {
   const auto found = by_task_.find(task);
   if (found == by_task_.end()) return;
   Attempt& attempt = attempts_[found->second.back()];
@@ -47,7 +47,7 @@ void Timeline::see(const fleet::Record& record, const fleet::State& state) {
       add(*assigned, assigned->task, assigned->attempt, record, state);
       for (const fleet::Member& member : assigned->members) add(*assigned, member.task, member.attempt, record, state);
     }
-    fleet::each_begun(event, state, [&](fleet::TaskId task, std::uint32_t) {
+    fleet::each_begun(event, state, [&](model::TaskId task, std::uint32_t) {
       const auto found = by_task_.find(task);
       if (found == by_task_.end()) return;  // It was assigned before the first record that was seen.
       Attempt& attempt = attempts_[found->second.back()];
@@ -73,7 +73,7 @@ void Timeline::see(const fleet::Record& record, const fleet::State& state) {
   loads_.push_back(now);
 }
 
-const Attempt* Timeline::find(fleet::TaskId task, std::uint32_t number) const {
+const Attempt* Timeline::find(model::TaskId task, std::uint32_t number) const {
   const auto found = by_task_.find(task);
   if (found == by_task_.end()) return nullptr;
   if (number == 0) return &attempts_[found->second.back()];
@@ -116,8 +116,8 @@ Result<RunLog> read_log(LogSource& source, ProgressLine& progress) {
   }
 }
 
-fleet::WorkflowId latest_workflow(const fleet::State& state) {
-  fleet::WorkflowId latest;
+model::WorkflowId latest_workflow(const fleet::State& state) {
+  model::WorkflowId latest;
   state.each_workflow([&](const fleet::Workflow& workflow) { latest = workflow.id; });
   return latest;
 }

@@ -20,19 +20,19 @@
 #include "cli/progress_line.h"
 #include "cli/run_report.h"
 #include "fleet/brain.h"
-#include "fleet/ids.h"
 #include "fleet/record.h"
 #include "fleet/state.h"
+#include "rota/model/ids.h"
 #include "rota/result.h"
 
 namespace rota::cli {
 
 struct Attempt {
-  fleet::TaskId task{};
+  model::TaskId task{};
   std::uint32_t attempt = 0;
-  fleet::WorkerId worker{};
+  model::WorkerId worker{};
   // Whose log has what it wrote: of tasks that were merged, the one that led them.
-  fleet::TaskId log_task{};
+  model::TaskId log_task{};
   std::uint32_t log_attempt = 0;
   std::int64_t ready_ns = 0;  // Since when it could have run.
   std::int64_t assigned_ns = 0;
@@ -62,18 +62,18 @@ class Timeline {
   [[nodiscard]] std::int64_t first_ns() const { return first_ns_; }
   [[nodiscard]] std::int64_t last_ns() const { return last_ns_; }
   // The latest attempt of the task, or the one of this number; null: none was seen.
-  [[nodiscard]] const Attempt* find(fleet::TaskId task, std::uint32_t attempt = 0) const;
+  [[nodiscard]] const Attempt* find(model::TaskId task, std::uint32_t attempt = 0) const;
 
   // Puts the times right that the state cannot know, as of `now_ns` for what still runs.
   void correct(RunReport& report, std::int64_t now_ns) const;
 
  private:
-  void add(const fleet::TaskAssigned& event, fleet::TaskId task, std::uint32_t attempt, const fleet::Record& record,
+  void add(const fleet::TaskAssigned& event, model::TaskId task, std::uint32_t attempt, const fleet::Record& record,
            const fleet::State& state);
-  void end(fleet::TaskId task, const fleet::Record& record, std::string how, std::string message = {});
+  void end(model::TaskId task, const fleet::Record& record, std::string how, std::string message = {});
 
   std::vector<Attempt> attempts_;
-  std::map<fleet::TaskId, std::vector<std::size_t>> by_task_;
+  std::map<model::TaskId, std::vector<std::size_t>> by_task_;
   std::vector<Load> loads_;
   std::int64_t running_ = 0;  // Attempts that have begun and not ended.
   std::int64_t first_ns_ = 0;
@@ -91,6 +91,6 @@ struct RunLog {
 [[nodiscard]] Result<void> read_more(LogSource& source, RunLog& log);
 
 // The latest one, or none.
-[[nodiscard]] fleet::WorkflowId latest_workflow(const fleet::State& state);
+[[nodiscard]] model::WorkflowId latest_workflow(const fleet::State& state);
 
 }  // namespace rota::cli

@@ -30,7 +30,7 @@ class Told {
     if (record->index > 0) log.timeline.see(*record, log.brain.state());
   }
   void worker(const char* name, std::int64_t cpu_millis) {
-    fleet::WorkerSpec spec;
+    model::WorkerSpec spec;
     spec.name = name;
     spec.cpu_millis = cpu_millis;
     execute(fleet::RegisterWorker{spec, {}}, 0);
@@ -42,11 +42,11 @@ class Told {
     submit.workflow.templates.resize(1);
     submit.workflow.templates[0].needs.cpu_millis = 1000;
     submit.workflow.templates[0].retry.max_attempts = 2;
-    submit.workflow.stages = {fleet::Stage{"train"}, fleet::Stage{"report", 0, {0}}};
+    submit.workflow.stages = {model::Stage{"train"}, model::Stage{"report", 0, {0}}};
     submit.workflow.stages[0].items = {"{}", "{}", "{}"};
     execute(submit, seconds);
   }
-  static fleet::TaskId task(std::uint32_t index) { return {fleet::WorkflowId(1), index}; }
+  static model::TaskId task(std::uint32_t index) { return {model::WorkflowId(1), index}; }
 
   RunLog log;
 };
@@ -83,9 +83,9 @@ TEST(Timeline, AttemptsAndTheirTimes) {
   EXPECT_EQ(again->ended_ns, 0);
   EXPECT_EQ(timeline.find(Told::task(3)), nullptr) << "it has never run";
   EXPECT_EQ(timeline.find(Told::task(0), 7), nullptr);
-  EXPECT_EQ(latest_workflow(told.log.brain.state()), fleet::WorkflowId(1));
+  EXPECT_EQ(latest_workflow(told.log.brain.state()), model::WorkflowId(1));
 
-  RunReport report = report_of(told.log.brain.state(), fleet::WorkflowId(1));
+  RunReport report = report_of(told.log.brain.state(), model::WorkflowId(1));
   timeline.correct(report, kStart + 20 * kSecond);
   EXPECT_EQ(report.tasks[0].run_ns, 10 * kSecond);
   EXPECT_EQ(report.tasks[2].run_ns, kStart + 20 * kSecond - again->begun_ns) << "it still runs";
@@ -99,7 +99,7 @@ TEST(Trace, TracksSlicesArrowsAndCounters) {
   told.execute(fleet::ReportSucceeded{Told::task(2), 2, "null"}, 20);
   told.execute(fleet::ReportSucceeded{Told::task(3), 1, "null"}, 25);
   std::ostringstream out;
-  EXPECT_EQ(write_trace(told.log, fleet::WorkflowId(1), out), 5U);
+  EXPECT_EQ(write_trace(told.log, model::WorkflowId(1), out), 5U);
   const json trace = json::parse(out.str());
   std::map<int, double> busy_until;
   std::map<int, json> starts;
@@ -142,7 +142,7 @@ TEST(TaskChoice, AStageIsAllOfItsTasks) {
   EXPECT_EQ(find_tasks(state, "train[9]").code(), ErrorCode::kInvalidArgument);
   EXPECT_EQ(find_tasks(state, "trian").code(), ErrorCode::kNotFound);
   EXPECT_EQ(find_tasks(state, "weekly/train").code(), ErrorCode::kNotFound);
-  EXPECT_EQ(tasks_of(state, fleet::WorkflowId(1)).size(), 4U);
+  EXPECT_EQ(tasks_of(state, model::WorkflowId(1)).size(), 4U);
 }
 
 }  // namespace

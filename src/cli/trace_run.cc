@@ -28,7 +28,7 @@ struct Placed {
 
 class Writer {
  public:
-  Writer(const RunLog& log, fleet::WorkflowId workflow, std::ostream& out)
+  Writer(const RunLog& log, model::WorkflowId workflow, std::ostream& out)
       : log_(log), state_(log.brain.state()), only_(workflow), trace_(out) {}
 
   std::size_t run() {
@@ -69,7 +69,7 @@ class Writer {
   }
 
   void place() {
-    std::map<fleet::WorkerId, TraceLanes> lanes;
+    std::map<model::WorkerId, TraceLanes> lanes;
     for (Placed& each : slices_) each.track = lanes[each.attempt->worker].place(each.begin_ns, each.end_ns);
     std::uint32_t next = 0;
     for (const auto& [worker, used] : lanes) {
@@ -110,7 +110,7 @@ class Writer {
       append_json_string(arguments, attempt.message);
     }
     if (const fleet::Task* task = state_.find(attempt.task)) {
-      const fleet::WorkflowSpec& spec = state_.at(attempt.task.workflow()).spec;
+      const model::WorkflowSpec& spec = state_.at(attempt.task.workflow()).spec;
       arguments += ",\"needs\":[";
       for (const std::uint32_t need : spec.stages[task->stage].needs) {
         if (arguments.back() != '[') arguments += ',';
@@ -152,19 +152,19 @@ class Writer {
 
   const RunLog& log_;
   const fleet::State& state_;
-  const fleet::WorkflowId only_;
+  const model::WorkflowId only_;
   TraceEvents trace_;
   std::int64_t origin_ns_ = 0;
   std::vector<Placed> slices_;
-  std::map<fleet::WorkerId, std::uint32_t> first_;  // Of its tracks.
-  std::map<fleet::WorkerId, std::uint32_t> count_;
-  std::map<std::pair<fleet::WorkflowId, std::uint32_t>, const Placed*> last_of_stage_;
+  std::map<model::WorkerId, std::uint32_t> first_;  // Of its tracks.
+  std::map<model::WorkerId, std::uint32_t> count_;
+  std::map<std::pair<model::WorkflowId, std::uint32_t>, const Placed*> last_of_stage_;
   std::size_t arrows_ = 0;
 };
 
 }  // namespace
 
-std::size_t write_trace(const RunLog& log, fleet::WorkflowId workflow, std::ostream& out) {
+std::size_t write_trace(const RunLog& log, model::WorkflowId workflow, std::ostream& out) {
   return Writer(log, workflow, out).run();
 }
 

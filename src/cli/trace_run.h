@@ -8,13 +8,13 @@
 #include <iosfwd>
 
 #include "cli/timeline.h"
-#include "fleet/ids.h"
 #include "fleet/state.h"
+#include "rota/model/ids.h"
 
 namespace rota::cli {
 
 // Of one workflow; of all, if it is none. How many slices there are. Times count from the first record, or from the
 // workflow's submission.
-std::size_t write_trace(const RunLog& log, fleet::WorkflowId workflow, std::ostream& out);
+std::size_t write_trace(const RunLog& log, model::WorkflowId workflow, std::ostream& out);
 
 }  // namespace rota::cli

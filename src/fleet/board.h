@@ -26,9 +26,9 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "fleet/ids.h"
 #include "fleet/policy.h"
-#include "fleet/spec.h"
+#include "model/spec.h"
+#include "rota/model/ids.h"
 
 namespace rota::fleet {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "fleet/any_value_test.h"
+#include "model/any_value_test.h"
 
 namespace rota::fleet {
 namespace {

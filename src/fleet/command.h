@@ -10,9 +10,10 @@
 #include <variant>
 #include <vector>
 
-#include "fleet/ids.h"
 #include "fleet/policy.h"
-#include "fleet/spec.h"
+#include "model/enum_names.h"
+#include "model/spec.h"
+#include "rota/model/ids.h"
 
 namespace rota::fleet {
 
@@ -88,6 +89,7 @@ struct SubmitWorkflow {
 
 // What a person does to a whole workflow (task none) or to one task of it.
 enum class Action : std::uint8_t { kPause, kResume, kCancel, kRetry };
+ROTA_ENUM_NAMES(Action, kRetry, "pause", "resume", "cancel", "retry")
 struct Control {
   static constexpr std::string_view kName = "Control";
   Action action = Action::kPause;
@@ -136,6 +138,8 @@ enum class FailureKind : std::uint8_t {
   kDependency,   // One that it needs failed or was cancelled.
   kGang,         // Another of its gang failed.
 };
+ROTA_ENUM_NAMES(FailureKind, kGang, "error", "memory", "timeout", "worker_lost", "reference", "unplaceable",
+                "dependency", "gang")
 struct ReportFailed {
   static constexpr std::string_view kName = "ReportFailed";
   TaskId task{};
@@ -183,8 +187,5 @@ struct ForgetWorkflow {
 using Command = std::variant<SetPolicy, Tick, RegisterWorker, Heartbeats, DrainWorker, WorkerLost, SetWorkerEnabled,
                              ReportCaches, SubmitWorkflow, Control, SetPriority, SetQuota, ReportSucceeded,
                              ReportFailed, ReportStopped, ReportCheckpoint, ReportUndeliverable, ForgetWorkflow>;
-
-std::string_view to_string(Action action);
-std::string_view to_string(FailureKind kind);
 
 }  // namespace rota::fleet

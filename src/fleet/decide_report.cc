@@ -3,7 +3,7 @@
 #include <string>
 
 #include "fleet/decide.h"
-#include "fleet/json.h"
+#include "model/json.h"
 #include "rota/assert.h"
 
 namespace rota::fleet {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "fleet/command.h"
-#include "fleet/ids.h"
+#include "rota/model/ids.h"
 
 namespace rota::fleet {
 
@@ -44,6 +44,8 @@ enum class WorkerChange : std::uint8_t {
   kDisabledElastic,
   kEnabledElastic,
 };
+ROTA_ENUM_NAMES(WorkerChange, kEnabledElastic, "draining", "left", "unreachable", "back", "disabled_by_hand",
+                "enabled_by_hand", "disabled_elastic", "enabled_elastic")
 struct WorkerChanged {
   static constexpr std::string_view kName = "WorkerChanged";
   WorkerId worker{};
@@ -87,6 +89,7 @@ struct TaskSkipped {
 };
 
 enum class Affinity : std::uint8_t { kNone, kDataLocality, kPreviouslyExecuted, kSameZone };
+ROTA_ENUM_NAMES(Affinity, kSameZone, "none", "data_locality", "previously_executed", "same_zone")
 enum class Why : std::uint8_t {
   kOnlyWorkerAvailable,
   kLeastLoaded,  // queue_depth
@@ -100,8 +103,11 @@ enum class Why : std::uint8_t {
   kRandom,
   kCustom,
 };
+ROTA_ENUM_NAMES(Why, kCustom, "only_worker_available", "least_loaded", "resource_fit", "affinity", "score", "sticky",
+                "pinned", "first_fit", "round_robin", "random", "custom")
 // Why a task runs where it does (B-3). Which numbers mean something depends on `why`; the others are 0.
 struct Reasoning {
+  static constexpr bool kWritesEnumerators = true;
   Why why = Why::kOnlyWorkerAvailable;
   Affinity affinity = Affinity::kNone;
   std::uint32_t candidates = 0;
@@ -173,6 +179,8 @@ enum class RequeueReason : std::uint8_t {
   kGang,              // Another of its gang stopped.
   kRetried,           // By hand.
 };
+ROTA_ENUM_NAMES(RequeueReason, kRetried, "failed", "worker_lost", "killed_for_memory", "timed_out", "preempted",
+                "undeliverable", "sticky_worker_busy", "gang", "retried")
 struct TaskRequeued {
   static constexpr std::string_view kName = "TaskRequeued";
   TaskId task{};
@@ -203,6 +211,7 @@ struct TaskResumed {
 
 // A running task is to stop, and its worker will report that it has.
 enum class StopReason : std::uint8_t { kCancel, kPreempt, kGang };
+ROTA_ENUM_NAMES(StopReason, kGang, "cancel", "preempt", "gang")
 struct StopRequested {
   static constexpr std::string_view kName = "StopRequested";
   TaskId task{};
@@ -236,6 +245,7 @@ struct BindingDropped {
 };
 
 enum class Outcome : std::uint8_t { kRunning, kSucceeded, kFailed, kCancelled };
+ROTA_ENUM_NAMES(Outcome, kCancelled, "running", "succeeded", "failed", "cancelled")
 struct WorkflowEnded {
   static constexpr std::string_view kName = "WorkflowEnded";
   WorkflowId workflow{};
@@ -262,12 +272,5 @@ using Event =
                  TaskRequeued, TaskCancelled, TaskPaused, TaskResumed, StopRequested, CheckpointSaved, PriorityChanged,
                  QuotaChanged, BindingDropped, WorkflowEnded, WorkflowForgotten, ElasticPolled>;
 using Events = std::vector<Event>;
-
-std::string_view to_string(WorkerChange change);
-std::string_view to_string(Affinity affinity);
-std::string_view to_string(Why why);
-std::string_view to_string(RequeueReason reason);
-std::string_view to_string(StopReason reason);
-std::string_view to_string(Outcome outcome);
 
 }  // namespace rota::fleet

@@ -12,10 +12,10 @@
 
 #include "fleet/brain.h"
 #include "fleet/explain_words.h"
-#include "fleet/json.h"
 #include "fleet/names.h"
 #include "fleet/random_fleet_test.h"
 #include "fleet/script_brain_test.h"
+#include "model/json.h"
 
 namespace rota::fleet {
 namespace {

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "fleet/ids.h"
 #include "fleet/record.h"
 #include "fleet/state.h"
+#include "rota/model/ids.h"
 
 namespace rota::fleet {
 

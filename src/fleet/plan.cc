@@ -5,8 +5,8 @@
 
 #include "fleet/check.h"
 #include "fleet/codec.h"
-#include "fleet/json.h"
 #include "fleet/state.h"
+#include "model/json.h"
 
 namespace rota::fleet {
 

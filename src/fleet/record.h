@@ -25,7 +25,7 @@
 #include "base/hash.h"
 #include "fleet/command.h"
 #include "fleet/event.h"
-#include "fleet/fields.h"
+#include "rota/model/fields.h"
 #include "rota/result.h"
 
 namespace rota::fleet {

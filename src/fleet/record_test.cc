@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "fleet/any_value_test.h"
 #include "fleet/codec.h"
+#include "model/any_value_test.h"
 
 namespace rota::fleet {
 namespace {

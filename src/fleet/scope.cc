@@ -1,7 +1,7 @@
 #include "fleet/scope.h"
 
 #include "base/json_text.h"
-#include "fleet/json.h"
+#include "model/json.h"
 
 namespace rota::fleet {
 

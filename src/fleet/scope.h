@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "fleet/reference.h"
 #include "fleet/state.h"
+#include "model/reference.h"
 
 namespace rota::fleet {
 

@@ -25,10 +25,10 @@
 #include "fleet/board.h"
 #include "fleet/command.h"
 #include "fleet/event.h"
-#include "fleet/ids.h"
-#include "fleet/reference.h"
+#include "model/reference.h"
 #include "rota/graph/dag.h"
 #include "rota/graph/task.h"
+#include "rota/model/ids.h"
 #include "rota/result.h"
 
 namespace rota::fleet {

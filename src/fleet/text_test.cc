@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "fleet/any_value_test.h"
 #include "fleet/codec.h"
+#include "model/any_value_test.h"
 
 namespace rota::fleet {
 namespace {

@@ -30,9 +30,9 @@
 
 #include "fleet/command.h"
 #include "fleet/figures.h"
-#include "fleet/ids.h"
 #include "fleet/record.h"
 #include "fleet/state.h"
+#include "rota/model/ids.h"
 #include "rota/result.h"
 
 namespace rota::fleet {

@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include "fleet/brain.h"
-#include "fleet/json.h"
 #include "fleet/random_fleet_test.h"
 #include "fleet/script_brain_test.h"
+#include "model/json.h"
 
 namespace rota::fleet {
 namespace {

@@ -11,15 +11,16 @@
 #include "bus/local.h"
 #include "common/disk.h"
 #include "fleet/event.h"
-#include "model/spec.h"
 #include "host/host.h"
 #include "ledger/disk_ledger.h"
+#include "model/workflow_spec.h"
 #include "rota.h"
 #include "rota/worker.h"
 
 namespace {
 
 namespace fleet = rota::fleet;
+namespace model = rota::model;
 namespace ledger = rota::ledger;
 using bench::Figures;
 using ledger::Durability;
@@ -55,8 +56,11 @@ class Fleet {
     options.policy->max_queue_per_worker = 500;
     host_ = std::make_unique<rota::host::Host>(*ledger_, bus_.host(), std::move(options), &watcher_);
     rota::WorkerOptions worker_options;
-    worker_options.hardware = rota::Hardware{.cpu_millis = threads * 1000, .memory_bytes = 1 << 30, .gpus = 0};
-    worker_options.commands = false;
+    worker_options.spec.name = "local";
+    worker_options.spec.resources.cpu_millis = threads * 1000;
+    worker_options.spec.resources.memory_bytes = 1 << 30;
+    worker_options.detect_resources = false;
+    worker_options.spec.programs = false;
     worker_ = std::make_unique<rota::Worker>(std::move(worker_options));
     const auto handled = worker_->handle("noop", [this](rota::TaskContext&) -> std::string {
       started_ns_.store(bench::now_ns(), std::memory_order_relaxed);
@@ -115,8 +119,7 @@ model::WorkflowSpec empty_spec() {
   spec.name = "bench";
   spec.user = "bench";
   spec.templates.emplace_back();
-  spec.templates.back().type = "noop";
-  spec.templates.back().payload = R"({"kind":"handler"})";
+  spec.templates.back().spec.type = "noop";
   return spec;
 }
 

@@ -122,7 +122,7 @@ class ReplayTest : public ::testing::Test {
     fleet::Brain brain;
     std::string snapshot;
     for (const fleet::Record& record : log) {
-      ledger::Record bytes;
+      ledger::RecordBytes bytes;
       bytes.index = record.index;
       chain = fleet::encode_record(record, chain, bytes.bytes);
       EXPECT_TRUE((*ledger)->append(std::vector{bytes}).ok());

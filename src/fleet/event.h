@@ -124,21 +124,14 @@ struct Reasoning {
               score)
 };
 
-// A task of a merged execution beside the one that leads it.
-struct Member {
-  TaskId task{};
-  std::uint32_t attempt = 0;
-  ROTA_FIELDS(task, attempt)
-};
-
 struct TaskAssigned {
   static constexpr std::string_view kName = "TaskAssigned";
   TaskId task{};
-  std::uint32_t attempt = 0;
+  AttemptNumber attempt{};
   WorkerId worker{};
-  std::uint64_t devices = 0;  // Bit i: the worker's GPU i.
-  bool queued = false;        // It waits at the worker until what it needs is free there.
-  std::vector<Member> members{};
+  DeviceSet devices = 0;             // Of the worker's GPUs.
+  bool queued = false;               // It waits at the worker until what it needs is free there.
+  std::vector<AttemptId> members{};  // The other tasks of a merged execution.
   Reasoning reasoning{};
   ROTA_FIELDS(task, attempt, worker, devices, queued, members, reasoning)
 };
@@ -147,14 +140,14 @@ struct TaskAssigned {
 struct TaskStarted {
   static constexpr std::string_view kName = "TaskStarted";
   TaskId task{};
-  std::uint64_t devices = 0;
+  DeviceSet devices = 0;
   ROTA_FIELDS(task, devices)
 };
 
 struct TaskSucceeded {
   static constexpr std::string_view kName = "TaskSucceeded";
   TaskId task{};
-  std::uint32_t attempt = 0;
+  AttemptNumber attempt{};
   ROTA_FIELDS(task, attempt)
 };
 
@@ -162,10 +155,8 @@ struct TaskFailed {
   static constexpr std::string_view kName = "TaskFailed";
   TaskId task{};
   FailureKind kind = FailureKind::kError;
-  bool dependency_failure = false;
-  TaskId parent_task_id{};  // The task whose failure or cancellation is the root of it; none for the root itself.
   std::string message{};
-  ROTA_FIELDS(task, kind, dependency_failure, parent_task_id, message)
+  ROTA_FIELDS(task, kind, message)
 };
 
 enum class RequeueReason : std::uint8_t {
@@ -194,7 +185,7 @@ struct TaskCancelled {
   static constexpr std::string_view kName = "TaskCancelled";
   TaskId task{};
   bool dependency_failure = false;
-  TaskId parent_task_id{};
+  TaskId parent_task_id{};  // The task whose failure or cancellation is the root cause; none for the root itself.
   ROTA_FIELDS(task, dependency_failure, parent_task_id)
 };
 

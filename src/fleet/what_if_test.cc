@@ -156,7 +156,7 @@ TEST(WhatIf, ResultsAreKept) {
   const ScriptBrain script(R"(worker a cpu=1
 at 10s workflow w
   stage x
-  stage small needs=x if="${x.result.n} < 5" payload='{"n": "${x.result.n}"}'
+  stage small needs=x if="${x.result.n} < 5" inputs='{"n": "${x.result.n}"}'
   stage large needs=x if="${x.result.n} > 5"
 at 12s checkpoint wf-1.0 '{"step":1}'
 at 14s ok wf-1.0 result='{"n":3}'

@@ -21,13 +21,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto plan = fleet::plan_workflow(file.spec);
     ROTA_ASSERT(plan.ok(), "the brain refused what was accepted", plan.error().message);
     for (const model::TaskTemplate& use : file.spec.templates) {
-      ROTA_ASSERT(*model::json_minify(use.payload) == use.payload, "not canonical", use.payload);
-      const auto uses = model::find_references(use.payload);
-      ROTA_ASSERT(uses.ok(), "a reference was let through", use.payload);
+      ROTA_ASSERT(*model::json_minify(use.spec.inputs) == use.spec.inputs, "not canonical", use.spec.inputs);
+      const auto uses = model::find_references(use.spec);
+      ROTA_ASSERT(uses.ok(), "a wrong reference was accepted", use.spec.inputs);
       for (const auto& each : *uses) {
         bool found = model::is_reserved_root(each.reference.root);
         for (const model::Stage& stage : file.spec.stages) found = found || stage.name == each.reference.root;
-        ROTA_ASSERT(found, "an unknown stage was let through", use.payload);
+        ROTA_ASSERT(found, "an unknown stage was accepted", each.reference.text);
       }
       ROTA_ASSERT(use.condition.empty() || model::check_condition(use.condition).ok());
     }

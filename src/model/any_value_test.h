@@ -6,13 +6,14 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "fleet/codec.h"
+#include "model/codec.h"
 
 namespace rota::model::testing_support {
 
@@ -53,6 +54,9 @@ inline std::string any_text(Choices& choices) {
   }
 }
 
+template <class Variant>
+Variant any_alternative(std::size_t index, Choices& choices);
+
 template <class T>
 T any_value(Choices& choices) {
   if constexpr (std::is_same_v<T, bool>) {
@@ -82,6 +86,11 @@ T any_value(Choices& choices) {
       list.push_back(any_value<typename T::value_type>(choices));
     }
     return list;
+  } else if constexpr (detail::is_optional<T>) {
+    if (choices.below(2) == 0) return std::nullopt;
+    return any_value<typename T::value_type>(choices);
+  } else if constexpr (detail::is_variant<T>) {
+    return any_alternative<T>(choices.below(std::variant_size_v<T>), choices);
   } else {
     T value{};
     T::fields(value, [&](std::string_view, auto& member) {
@@ -91,7 +100,6 @@ T any_value(Choices& choices) {
   }
 }
 
-// Any value of the variant's alternative `index`.
 template <class Variant, std::size_t... I>
 Variant any_alternative(std::size_t index, Choices& choices, std::index_sequence<I...>) {
   Variant value;
@@ -101,6 +109,7 @@ Variant any_alternative(std::size_t index, Choices& choices, std::index_sequence
        ...));
   return value;
 }
+// Any value of the variant's alternative `index`.
 template <class Variant>
 Variant any_alternative(std::size_t index, Choices& choices) {
   return any_alternative<Variant>(index, choices, std::make_index_sequence<std::variant_size_v<Variant>>());

@@ -67,6 +67,13 @@ template <class T>
 inline constexpr bool is_id = std::is_same_v<T, TaskId>;
 template <class Tag, class Rep>
 inline constexpr bool is_id<Id<Tag, Rep>> = true;
+// Ids that are written with a prefix: "wf-1", not "1".
+template <class T>
+inline constexpr bool has_prefix = std::is_same_v<T, TaskId>;
+template <class Tag, class Rep>
+inline constexpr bool has_prefix<Id<Tag, Rep>> = rota::detail::HasIdPrefix<Tag>;
+template <class T>
+concept HasPrefix = has_prefix<T>;
 template <class T>
 concept HasFields = requires(T& value) { T::fields(value, AnyVisit()); };
 template <class T>

@@ -104,7 +104,7 @@ TEST(Conditions, WhatIsNoneSaysWhereAndWhy) {
   EXPECT_EQ(problem("\"x\\\""), "column 1: this string is not closed");
   EXPECT_THAT(problem("\"\\q\""), HasSubstr("column 1: in this string, byte 2: expected an escape"));
   EXPECT_EQ(problem("'${a.result}' == 'x'"), "column 1: a reference in a condition stands without quotes");
-  EXPECT_THAT(problem("1 and ${a.rslt}"), HasSubstr("column 7: the reference '${a.rslt}' must go on with .result"));
+  EXPECT_THAT(problem("1 and ${a.rslt}"), HasSubstr("column 7: the reference '${a.rslt}' must continue with .result"));
   EXPECT_THAT(problem("1.2.3"), HasSubstr("column 1: '1.2.3' is no number"));
   EXPECT_THAT(problem("007"), HasSubstr("'007' is no number"));
   EXPECT_THAT(problem("true and"), HasSubstr("column 9: expected a value, found the end"));

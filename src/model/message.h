@@ -25,14 +25,6 @@ namespace rota::model {
 
 // ------------------------------------------------------------------------------------------------------ to a worker
 
-// One attempt at one task.
-struct AttemptId {
-  TaskId task{};
-  AttemptNumber attempt{};
-  ROTA_FIELDS(task, attempt)
-  friend auto operator<=>(const AttemptId&, const AttemptId&) = default;
-};
-
 // One of the tasks that run as one execution: it has its own identity and inputs, and gets its own final report.
 struct MergedTask {
   AttemptId id{};

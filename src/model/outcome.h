@@ -1,5 +1,5 @@
-// How an attempt ended, as its worker saw it. The same value is in the worker's final report, in the brain's command
-// and on the screen.
+// An attempt, and how it ended as its worker saw it. The same value is in the worker's final report, in the brain's
+// command and on the screen.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,17 @@
 
 #include "model/enum_names.h"
 #include "rota/model/fields.h"
+#include "rota/model/ids.h"
 
 namespace rota::model {
+
+// One attempt at one task.
+struct AttemptId {
+  TaskId task{};
+  AttemptNumber attempt{};
+  ROTA_FIELDS(task, attempt)
+  friend auto operator<=>(const AttemptId&, const AttemptId&) = default;
+};
 
 enum class AttemptEnd : std::uint8_t {
   kSucceeded,

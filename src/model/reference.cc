@@ -33,7 +33,7 @@ Result<void> check_start(const Reference& reference) {
   const ReferenceStep& first = reference.path.front();
   const auto one_of = [&](std::span<const std::string> names, std::string_view list) -> Result<void> {
     if (!first.is_index && std::find(names.begin(), names.end(), first.name) != names.end()) return {};
-    return no_reference(reference.text, "must go on with one of " + std::string(list));
+    return no_reference(reference.text, "must continue with one of " + std::string(list));
   };
   if (reference.root == "task") return one_of(kTask, ".name, .attempt, .index, .checkpoint");
   if (reference.root == "workflow") return one_of(kWorkflow, ".name, .id");
@@ -42,8 +42,8 @@ Result<void> check_start(const Reference& reference) {
     return no_reference(reference.text, "must name one of the matrix's lists, like ${matrix.seed}");
   }
   if (!first.is_index && first.name == "result") return {};
-  return no_reference(reference.text, "must go on with .result: of a stage nothing else is known, like ${" +
-                                          reference.root + ".result}");
+  return no_reference(reference.text,
+                      "must continue with .result, the only value of a stage, like ${" + reference.root + ".result}");
 }
 
 class ReferenceParser {

@@ -82,8 +82,8 @@ TEST(References, WhatIsNoneSaysWhy) {
   EXPECT_EQ(problem("${a.result"),
             "byte 5, in a: the reference '${a.result' is not closed; a '}' is missing, or write $${ for that text");
   EXPECT_THAT(problem("${HOME}"), HasSubstr("has no path; write it like ${HOME.result}, or $${HOME} for that text"));
-  EXPECT_THAT(problem("${a.results}"), HasSubstr("'${a.results}' must go on with .result"));
-  EXPECT_THAT(problem("${a[0]}"), HasSubstr("must go on with .result"));
+  EXPECT_THAT(problem("${a.results}"), HasSubstr("'${a.results}' must continue with .result"));
+  EXPECT_THAT(problem("${a[0]}"), HasSubstr("must continue with .result"));
   EXPECT_THAT(problem("${a.result[x]}"), HasSubstr("bad index; write it like [0], or ['name'] for a member"));
   EXPECT_THAT(problem("${a.result[-1]}"), HasSubstr("bad index"));
   EXPECT_THAT(problem("${a.result[1234567890]}"), HasSubstr("an index of more than 9 digits"));
@@ -92,14 +92,14 @@ TEST(References, WhatIsNoneSaysWhy) {
   EXPECT_THAT(problem("${a.result..b}"), HasSubstr("has no name after a '.'"));
   EXPECT_THAT(problem("${ a.result}"), HasSubstr("has ' ' in it"));
   EXPECT_THAT(problem("${a.result|b}"), HasSubstr("has '|' in it"));
-  EXPECT_THAT(problem("${task.nme}"), HasSubstr("must go on with one of .name, .attempt, .index, .checkpoint"));
-  EXPECT_THAT(problem("${workflow.user}"), HasSubstr("must go on with one of .name, .id"));
+  EXPECT_THAT(problem("${task.nme}"), HasSubstr("must continue with one of .name, .attempt, .index, .checkpoint"));
+  EXPECT_THAT(problem("${workflow.user}"), HasSubstr("must continue with one of .name, .id"));
   EXPECT_THAT(problem("${matrix[0]}"), HasSubstr("must name one of the matrix's lists"));
   EXPECT_THAT(problem("${matrix}"), HasSubstr("has no path"));
   std::string deep = "${a.result";
   for (int i = 0; i < 64; ++i) deep.append(".x");
   EXPECT_THAT(problem(deep + "}"), HasSubstr("more than 64 steps"));
-  EXPECT_EQ(uses("[]").front(), "byte 0: a payload must be a JSON object");
+  EXPECT_EQ(uses("[]").front(), "byte 0: this must be a JSON object");
   EXPECT_EQ(uses("{\"a\":}").front(), "byte 5: expected a JSON value, found '}'");
   std::string many = "{\"a\":\"";
   for (std::size_t i = 0; i <= kReferencesMost; ++i) many.append("${a.result}");

@@ -54,14 +54,14 @@ std::string needed(std::string_view what, const std::string& need, const std::st
 
 }  // namespace
 
-void Amounts::add(const Amounts& more) {
-  for (const AmountKind& kind : kAmountKinds) this->*kind.member += more.*kind.member;
+void Amounts::add(const Amounts& more, std::int64_t times) {
+  for (const AmountKind& kind : kAmountKinds) this->*kind.member += more.*kind.member * times;
   for (const NamedAmount& entry : more.named) {
     const auto place = place_of(named, entry.name);
     if (place != named.end() && place->name == entry.name) {
-      place->count += entry.count;
+      place->count += entry.count * times;
     } else {
-      named.insert(place, entry);
+      named.insert(place, {entry.name, entry.count * times});
     }
   }
 }
@@ -80,6 +80,14 @@ void Amounts::subtract(const Amounts& less) {
 std::int64_t Amounts::count_of(std::string_view name) const {
   const auto place = place_of(named, name);
   return place != named.end() && place->name == name ? place->count : 0;
+}
+
+bool Amounts::named_is_valid() const {
+  for (std::size_t i = 0; i < named.size(); ++i) {
+    if (named[i].name.empty() || named[i].count <= 0) return false;
+    if (i > 0 && named[i - 1].name >= named[i].name) return false;
+  }
+  return true;
 }
 
 bool Amounts::named_fits(const Amounts& need, const Amounts& used) const {
@@ -119,25 +127,33 @@ bool Resources::fits(const ResourceUse& held, const ResourceUse& used) const {
   return Amounts::fits(held, used) && (held.devices & ~all_devices()) == 0 && (held.devices & used.devices) == 0;
 }
 
-std::int64_t Resources::count(const ResourceRequest& request) const {
-  if (!can_run(request)) return 0;
+std::int64_t Resources::count(const ResourceRequest& request, const ResourceUse& used) const {
+  if (!fits(request, used)) return 0;
   std::int64_t most = kMany;
   for (const AmountKind& kind : kAmountKinds) {
-    if (const std::int64_t need = request.*kind.member; need > 0) most = std::min(most, this->*kind.member / need);
+    const std::int64_t need = request.*kind.member;
+    if (need > 0) most = std::min(most, (this->*kind.member - used.*kind.member) / need);
   }
-  for (const NamedAmount& entry : request.named) most = std::min(most, count_of(entry.name) / entry.count);
+  for (const NamedAmount& entry : request.named) {
+    most = std::min(most, (count_of(entry.name) - used.count_of(entry.name)) / entry.count);
+  }
   if (request.gpu.count > 0) {
-    most = std::min<std::int64_t>(most, std::popcount(suitable_devices(request.gpu)) / request.gpu.count);
+    const int free = std::popcount(suitable_devices(request.gpu) & ~used.devices);
+    most = std::min(most, free / request.gpu.count);
   }
   return most;
 }
 
-ResourceUse Resources::allot(const ResourceRequest& request, const ResourceUse& used) const {
+ResourceUse Resources::allot(const ResourceRequest& request, const ResourceUse& used, std::int64_t tasks) const {
   ResourceUse use;
-  static_cast<Amounts&>(use) = request;
-  use.gpus = request.gpu.count;
-  DeviceSet free = request.gpu.count == 0 ? 0 : suitable_devices(request.gpu) & ~used.devices;
-  for (std::int64_t i = 0; i < request.gpu.count; ++i) {
+  if (tasks == 1) {
+    static_cast<Amounts&>(use) = request;
+  } else {
+    use.Amounts::add(request, tasks);
+  }
+  use.gpus = request.gpu.count * tasks;
+  DeviceSet free = use.gpus == 0 ? 0 : suitable_devices(request.gpu) & ~used.devices;
+  for (std::int64_t i = 0; i < use.gpus; ++i) {
     ROTA_ASSERT(free != 0, "the request does not fit");
     int best = -1;
     for (DeviceSet left = free; left != 0; left &= left - 1) {
@@ -180,6 +196,52 @@ std::vector<std::string> Resources::unmet(const ResourceRequest& request) const 
     }
   }
   return all;
+}
+
+FleetUse FleetUse::of(const ResourceRequest& request, std::int64_t tasks) {
+  // A gang may have so many tasks that the product overflows: then it is more than any limit.
+  const auto times = [tasks](std::int64_t amount) {
+    constexpr std::int64_t kMost = std::int64_t{1} << 62;
+    std::int64_t product = 0;
+    return __builtin_mul_overflow(amount, tasks, &product) || product > kMost ? kMost : product;
+  };
+  FleetUse use;
+  static_cast<Amounts&>(use) = request;
+  for (const AmountKind& kind : kAmountKinds) use.*kind.member = times(use.*kind.member);
+  for (NamedAmount& entry : use.named) entry.count = times(entry.count);
+  use.gpus = times(request.gpu.count);
+  use.tasks = tasks;
+  return use;
+}
+
+void FleetUse::add(const ResourceUse& held) {
+  Amounts::add(held);
+  gpus += held.gpus;
+  ++tasks;
+}
+
+void FleetUse::subtract(const ResourceUse& held) {
+  Amounts::subtract(held);
+  gpus -= held.gpus;
+  --tasks;
+}
+
+std::optional<FleetUse::Excess> FleetUse::exceeded(const FleetUse& used, const FleetUse& more) const {
+  if (limits_nothing()) return std::nullopt;
+  const auto over = [](std::int64_t limit, std::int64_t have, std::int64_t add) {
+    return limit > 0 && add > limit - have;
+  };
+  for (const AmountKind& kind : kAmountKinds) {
+    const std::int64_t limit = this->*kind.member, have = used.*kind.member, add = more.*kind.member;
+    if (over(limit, have, add)) return Excess{std::string(kind.name), kind.unit, limit, have, add};
+  }
+  if (over(gpus, used.gpus, more.gpus)) return Excess{"gpus", AmountUnit::kCount, gpus, used.gpus, more.gpus};
+  if (over(tasks, used.tasks, more.tasks)) return Excess{"tasks", AmountUnit::kCount, tasks, used.tasks, more.tasks};
+  for (const NamedAmount& limit : named) {
+    const std::int64_t have = used.count_of(limit.name), add = more.count_of(limit.name);
+    if (over(limit.count, have, add)) return Excess{limit.name, AmountUnit::kCount, limit.count, have, add};
+  }
+  return std::nullopt;
 }
 
 std::string amount_text(AmountUnit unit, std::int64_t amount) {

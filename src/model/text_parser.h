@@ -115,6 +115,10 @@ bool TextParser::value(T& value) {
     value = *parsed;
   } else if constexpr (std::integral<T>) {
     return number(value);
+  } else if constexpr (detail::is_id<T> && !detail::HasPrefix<T>) {
+    typename T::rep rep{};
+    if (!number(rep)) return false;
+    value = T(rep);
   } else if constexpr (detail::is_id<T>) {
     const std::string_view found = word();
     const std::optional<T> parsed = T::parse(found);

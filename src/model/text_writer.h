@@ -32,12 +32,6 @@ namespace rota::model {
 namespace detail {
 template <class T>
 concept WritesEnumerators = T::kWritesEnumerators;
-template <class T>
-inline constexpr bool has_prefix = std::is_same_v<T, TaskId>;
-template <class Tag, class Rep>
-inline constexpr bool has_prefix<Id<Tag, Rep>> = rota::detail::HasIdPrefix<Tag>;
-template <class T>
-concept HasPrefix = has_prefix<T>;
 
 // Appends `text`, in quotes unless it is a word.
 void append_text(std::string& out, std::string_view text);

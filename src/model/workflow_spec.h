@@ -9,6 +9,7 @@
 #include <compare>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/enum_names.h"
@@ -28,10 +29,17 @@ struct Requirements : ResourceRequest {
   friend auto operator<=>(const Requirements&, const Requirements&) = default;
 };
 
-// True if the worker could run a task with these requirements if it had nothing else to do.
-[[nodiscard]] bool meets(const WorkerSpec& worker, const Requirements& needs);
+// The type of the handler that a task needs; empty if it runs a program.
+[[nodiscard]] inline std::string_view needed_handler(const TaskSpec& spec) {
+  return spec.program ? std::string_view() : std::string_view(spec.type);
+}
+
+// True if the worker could run a task with these requirements and this handler (needed_handler()) if it had nothing
+// else to do.
+[[nodiscard]] bool meets(const WorkerSpec& worker, const Requirements& needs, std::string_view handler);
 // One text for each requirement that the worker could never meet: "zone: 'eu-1' needed, 'us-2' available".
-[[nodiscard]] std::vector<std::string> unmet_requirements(const WorkerSpec& worker, const Requirements& needs);
+[[nodiscard]] std::vector<std::string> unmet_requirements(const WorkerSpec& worker, const Requirements& needs,
+                                                          std::string_view handler);
 
 // Which lambda weighs throughput against cost (B-9).
 enum class Category : std::uint8_t { kOther, kInference, kTraining };

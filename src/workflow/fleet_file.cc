@@ -30,7 +30,7 @@ class FleetReader {
     const Node* workers = file.find("workers");
     if (workers == nullptr) {
       if (reading_.document.find(root, "workers") == nullptr)
-        reading_.wrong(root, "workers is missing: a list of them");
+        reading_.wrong(root, "workers is missing; it must be a list of workers");
       return;
     }
     if (workers->kind != Node::Kind::kList || Document::size(*workers) == 0) {
@@ -51,17 +51,19 @@ class FleetReader {
       if (reading_.document.find(node, "name") == nullptr) reading_.wrong(node, "the worker has no name");
       spec.name.clear();
     } else if (printable(spec.name, spec.name.size()) != spec.name) {
-      reading_.wrong(*fields.find("name"), "the name has characters in it that cannot be printed");
+      reading_.wrong(*fields.find("name"), "the name contains characters that cannot be printed");
     }
-    fields.cpu_millis("cpu", spec.cpu_millis);
-    fields.bytes("memory", spec.memory_bytes);
+    spec.resources.cpu_millis = 1000;
+    read_amounts(fields, spec.resources);
+    if (const Node* named = fields.map("named")) read_named(reading_, *named, spec.resources.named);
     if (const Node* gpu = fields.map("gpu")) {
-      model::GpuNeed devices;
+      model::DeviceRequest devices;
       read_gpu(reading_, *gpu, devices);
-      spec.gpus.assign(static_cast<std::size_t>(devices.count), {devices.model, devices.memory_bytes});
+      spec.resources.gpus.assign(static_cast<std::size_t>(devices.count), {devices.model, devices.memory_bytes});
     }
     fields.text("zone", spec.zone);
     fields.decimal("cost_per_hour", 6, 0, 9'000 * kMicro, spec.cost_microdollars_per_hour);
+    fields.decimal("power_watts", 3, 0, 1'000'000'000, spec.power_milliwatts);
     fields.texts("capabilities", spec.capabilities);
     std::vector<std::pair<std::string, std::string>> labels;
     fields.pairs("labels", labels);

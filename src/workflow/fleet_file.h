@@ -16,7 +16,7 @@
 
 #include <vector>
 
-#include "model/spec.h"
+#include "model/workflow_spec.h"
 #include "workflow/workflow.h"
 
 namespace rota::workflow {

@@ -52,7 +52,7 @@ bool append_scalar(Reading& reading, const Node& node, const OnText& on_text, st
     }
     if (looks_like_number(text)) {
       reading.wrong(node, "'" + printable(text, 40) +
-                              "' is no number of JSON; write it as a plain decimal, or in quotes if it is text");
+                              "' is not a valid number; write it as a plain decimal, or in quotes if it is text");
       return false;
     }
   }

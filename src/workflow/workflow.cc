@@ -6,8 +6,8 @@
 #include <fstream>
 #include <unordered_map>
 
-#include "base/hash.h"
 #include "base/json_text.h"
+#include "model/codec.h"
 #include "workflow/stage.h"
 #include "workflow/stage_graph.h"
 
@@ -16,28 +16,12 @@ namespace {
 
 constexpr std::size_t kMostNameBytes = 128;
 
-// Every field of it, in order.
-template <class T>
-void add_fields(Hasher& hasher, const T& value) {
-  if constexpr (requires { T::fields(value, [](std::string_view, const auto&) {}); }) {
-    T::fields(value, [&](std::string_view, const auto& member) { add_fields(hasher, member); });
-  } else if constexpr (
-      requires { value.front().size(); } || !requires { value.begin(); } || std::is_same_v<T, std::string>) {
-    hasher.add(value);
-  } else {
-    hasher.add(value.size());
-    for (const auto& element : value) add_fields(hasher, element);
-  }
-}
-
 // Equal templates become one.
 class Templates {
  public:
   explicit Templates(std::vector<model::TaskTemplate>& all) : all_(all) {}
   std::int64_t number(model::TaskTemplate&& use) {
-    Hasher hasher;
-    add_fields(hasher, use);
-    const std::uint64_t hash = hasher.finish64();
+    const std::uint64_t hash = model::hash_fields(use).low;
     const auto [first, last] = known_.equal_range(hash);
     for (auto it = first; it != last; ++it) {
       if (all_[it->second] == use) return static_cast<std::int64_t>(it->second);
@@ -65,7 +49,8 @@ class WorkflowReader {
     name(file);
     const Node* spec = file.map("spec");
     if (spec == nullptr) {
-      if (reading_.document.find(root, "spec") == nullptr) reading_.wrong(root, "spec is missing: what is to be done");
+      if (reading_.document.find(root, "spec") == nullptr)
+        reading_.wrong(root, "spec is missing; it lists the stages to run");
       return;
     }
     const Fields fields(reading_, *spec, keys().spec);
@@ -107,7 +92,7 @@ class WorkflowReader {
     std::string name;
     if (!fields.text("name", name)) return;
     if (printable(name, name.size()) != name) {
-      reading_.wrong(*fields.find("name"), "the name has characters in it that cannot be printed");
+      reading_.wrong(*fields.find("name"), "the name contains characters that cannot be printed");
     }
     out_.spec.name = std::move(name);
   }
@@ -186,7 +171,7 @@ class WorkflowReader {
                                   .items = std::move(draft.items),
                                   .priority = draft.priority});
       references_.push_back(std::move(draft.references));
-      if (totals.payload_bytes > kMostPayloadsBytes || totals.item_bytes > kMostItemBytes) break;  // Reported.
+      if (totals.text_bytes > kMostStagesBytes || totals.item_bytes > kMostItemBytes) break;  // Reported.
     }
   }
 

@@ -121,7 +121,7 @@ class Ledger(FaultCase):
             at = content.index(b"echo a >> ran")
             file.seek(at)
             file.write(b"echo b")
-        self.both(10, "is damaged", "nothing in it was changed")
+        self.both(10, "is damaged", "was not opened or changed")
 
     def test_a_truncated_file(self):
         os.truncate(self.ledger, 5000)

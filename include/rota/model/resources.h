@@ -12,6 +12,7 @@
 #include <bit>
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,7 +37,8 @@ struct Amounts {
   ROTA_FIELDS(cpu_millis, memory_bytes, named)
   friend auto operator<=>(const Amounts&, const Amounts&) = default;
 
-  void add(const Amounts& more);
+  // Adds `more` as many times as said. REQUIRES: times > 0.
+  void add(const Amounts& more, std::int64_t times = 1);
   // REQUIRES: `less` was added before.
   void subtract(const Amounts& less);
   // True if `need` fits into this together with `used`. An amount that this does not have counts as 0.
@@ -46,6 +48,8 @@ struct Amounts {
   }
   // How much of the named resource this has.
   [[nodiscard]] std::int64_t count_of(std::string_view name) const;
+  // True if `named` is as described above: names are given, unique and sorted; counts are above 0.
+  [[nodiscard]] bool named_is_valid() const;
 
  private:
   [[nodiscard]] bool named_fits(const Amounts& need, const Amounts& used) const;
@@ -121,17 +125,44 @@ struct Resources : Amounts {
   }
   // True if what a task holds, its devices included, fits beside `used`.
   [[nodiscard]] bool fits(const ResourceUse& held, const ResourceUse& used) const;
-  // How many tasks with this request fit at once if nothing else runs here; kMany if nothing limits their number.
+  // How many tasks with this request fit beside `used` at once; kMany if nothing limits their number.
   static constexpr std::int64_t kMany = std::int64_t{1} << 40;
-  [[nodiscard]] std::int64_t count(const ResourceRequest& request) const;
-  // What a task with this request holds here: the free devices that meet it, those with the least memory first.
-  // REQUIRES: fits(request, used).
-  [[nodiscard]] ResourceUse allot(const ResourceRequest& request, const ResourceUse& used) const;
+  [[nodiscard]] std::int64_t count(const ResourceRequest& request, const ResourceUse& used = {}) const;
+  // What a task with this request holds here, or several of them together: the free devices that meet the request,
+  // those with the least memory first. REQUIRES: tasks <= count(request, used).
+  [[nodiscard]] ResourceUse allot(const ResourceRequest& request, const ResourceUse& used,
+                                  std::int64_t tasks = 1) const;
   // One text for each part of the request that this could never meet: "memory: 64 GiB needed, 16 GiB available".
   [[nodiscard]] std::vector<std::string> unmet(const ResourceRequest& request) const;
 };
 
-// "2 cores", "64 GiB", "3": an amount with its unit, for people.
+// What the tasks of one user hold in the whole fleet. As a quota: what they may hold at most; 0 means no limit.
+struct FleetUse : Amounts {
+  std::int64_t gpus = 0;
+  std::int64_t tasks = 0;
+  ROTA_FIELDS_WITH_BASE(Amounts, gpus, tasks)
+  friend auto operator<=>(const FleetUse&, const FleetUse&) = default;
+
+  // What `tasks` tasks with this request hold.
+  [[nodiscard]] static FleetUse of(const ResourceRequest& request, std::int64_t tasks = 1);
+  // Adds or subtracts what one task holds.
+  void add(const ResourceUse& held);
+  void subtract(const ResourceUse& held);
+
+  // One limit that a quota sets and that would be exceeded.
+  struct Excess {
+    std::string what{};  // "cpu", "gpus", "tasks", "licence"
+    AmountUnit unit = AmountUnit::kCount;
+    std::int64_t limit = 0;
+    std::int64_t used = 0;
+    std::int64_t more = 0;
+  };
+  // As a quota: the first limit that `used` and `more` together exceed, or nothing.
+  [[nodiscard]] std::optional<Excess> exceeded(const FleetUse& used, const FleetUse& more) const;
+  [[nodiscard]] bool limits_nothing() const { return *this == FleetUse(); }
+};
+
+// "2.5" (cores), "64 GiB", "3": an amount with its unit, for people.
 [[nodiscard]] std::string amount_text(AmountUnit unit, std::int64_t amount);
 // "cpu 2, memory 64 GiB, gpu 1 x A100, licence 2"; "nothing" if all amounts are 0.
 [[nodiscard]] std::string to_text(const ResourceRequest& request);

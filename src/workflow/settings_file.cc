@@ -1,5 +1,5 @@
-// Reading settings files with libyaml's event parser. See base/settings_file.h.
-#include "base/settings_file.h"
+// Parses settings files with libyaml's event parser. See workflow/settings_file.h.
+#include "workflow/settings_file.h"
 
 #include <yaml.h>
 
@@ -8,22 +8,22 @@
 
 #include "base/json_text.h"
 
-namespace rota {
+namespace rota::workflow {
 namespace {
 
 constexpr int kMaxSkippedDepth = 64;
 
 class Flattener {
  public:
-  explicit Flattener(const SettingsFile& file) : path_(file.path) {
+  Flattener(std::string path, std::string_view text) : path_(std::move(path)) {
     ROTA_ASSERT(yaml_parser_initialize(&parser_) == 1, "no memory for the YAML parser");
-    yaml_parser_set_input_string(&parser_, reinterpret_cast<const unsigned char*>(file.text.data()), file.text.size());
+    yaml_parser_set_input_string(&parser_, reinterpret_cast<const unsigned char*>(text.data()), text.size());
   }
   Flattener(const Flattener&) = delete;
   Flattener& operator=(const Flattener&) = delete;
   ~Flattener() { yaml_parser_delete(&parser_); }
 
-  SettingsFileEntries run() {
+  SettingsFile run() {
     bool more = true;
     while (more) {
       yaml_event_t event;
@@ -42,7 +42,7 @@ class Flattener {
   struct Frame {
     std::string prefix;
     bool want_key = true;
-    bool ignore_value = false;  // The key was unusable and has been reported.
+    bool ignore_value = false;  // The key was unusable, which was reported.
     std::string key{};
   };
 
@@ -67,8 +67,8 @@ class Flattener {
   bool handle(const yaml_event_t& event) {
     if (skip_depth_ > 0) {
       skip(event);
-      // libyaml's work for a token grows with the nesting: half a million brackets would take hours. Nothing so deep
-      // was meant as settings, so the rest is not worth reading.
+      // libyaml's work per token grows with the nesting: half a million brackets would take hours. Settings are never
+      // nested so deeply, so the rest is not read.
       return event.type != YAML_STREAM_END_EVENT && skip_depth_ <= kMaxSkippedDepth;
     }
     switch (event.type) {
@@ -103,7 +103,7 @@ class Flattener {
     }
   }
 
-  // Passes over a node that cannot be used, to its end.
+  // Skips an unusable node up to its end.
   void skip(const yaml_event_t& event) {
     if (event.type == YAML_SEQUENCE_START_EVENT || event.type == YAML_MAPPING_START_EVENT) ++skip_depth_;
     if (event.type == YAML_SEQUENCE_END_EVENT || event.type == YAML_MAPPING_END_EVENT) {
@@ -197,7 +197,7 @@ class Flattener {
 
   std::string path_;
   yaml_parser_t parser_{};
-  SettingsFileEntries out_;
+  SettingsFile out_;
   std::vector<Frame> frames_;
   bool in_list_ = false;
   int skip_depth_ = 0;
@@ -206,11 +206,11 @@ class Flattener {
 
 }  // namespace
 
-SettingsFileEntries flatten_settings_file(const SettingsFile& file) {
-  if (file.text.size() > kSettingsFileMaxBytes) {
-    return {{}, {file.path + ": has " + std::to_string(file.text.size()) + " bytes; the most is 1048576"}};
+SettingsFile parse_settings_file(const std::string& path, std::string_view text) {
+  if (text.size() > kSettingsFileMaxBytes) {
+    return {.errors = {path + ": has " + std::to_string(text.size()) + " bytes; the limit is 1048576"}};
   }
-  return Flattener(file).run();
+  return Flattener(path, text).run();
 }
 
 Result<SettingsFile> read_settings_file(const std::string& path) {
@@ -225,7 +225,7 @@ Result<SettingsFile> read_settings_file(const std::string& path) {
   if (text.size() > kSettingsFileMaxBytes) {
     return Error{ErrorCode::kTooLarge, "the settings file " + path + " has more than 1 MiB"}.with("path", path);
   }
-  return SettingsFile{path, std::move(text)};
+  return parse_settings_file(path, text);
 }
 
-}  // namespace rota
+}  // namespace rota::workflow

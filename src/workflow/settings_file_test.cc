@@ -1,22 +1,27 @@
-// The strict YAML reader: what is refused, where it says so, that it reads on, and bytes that nobody chose.
-#include "base/settings_file.h"
+// The parser of settings files: values and positions, what is refused, that it continues after an error, random bytes.
+// Contract: H-4
+#include "workflow/settings_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/prng.h"
-#include "base/settings_example.h"
+#include <filesystem>
+#include <fstream>
 
-namespace rota {
+#include "base/prng.h"
+#include "workflow/settings_file_testing.h"
+
+namespace rota::workflow {
 namespace {
 
+using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-SettingsFileEntries flatten(std::string text) { return flatten_settings_file({"f", std::move(text)}); }
+SettingsFile flatten(std::string_view text) { return parse_settings_file("f", text); }
 
-std::vector<std::string> pairs(const SettingsFileEntries& contents) {
+std::vector<std::string> pairs(const SettingsFile& contents) {
   std::vector<std::string> out;
   for (const auto& entry : contents.entries) {
     std::string text = entry.key + "=" + entry.text;
@@ -88,11 +93,58 @@ TEST(SettingsFileTest, DepthIsBounded) {
 
 TEST(SettingsFileTest, DuplicatesAreErrors) {
   const testing_support::ExampleSettings example;
-  const SettingsLoad load =
-      load_settings(example.table, {.files = {{"f", "fiber: {workers: 1}\nfiber.workers: 2\nfiber: {workers: 3}\n"}}});
+  const SettingsLoad load = load_settings(
+      example.table, {.files = {flatten("fiber: {workers: 1}\nfiber.workers: 2\nfiber: {workers: 3}\n")}});
   EXPECT_THAT(load.errors, ElementsAre("f:2:16: fiber.workers was given already at f:1:18",
                                        "f:3:18: fiber.workers was given already at f:1:18"));
   EXPECT_EQ(load.settings.get(example.workers), 1);
+}
+
+TEST(SettingsFileTest, EveryTypeFromAFile) {
+  const testing_support::ExampleSettings example;
+  const SettingsLoad result = load_settings(example.table, {.files = {parse_settings_file("rota.yaml", R"(# comment
+cli: {color: no}
+fiber:
+  workers: 16
+  offset: "7"
+  stack_bytes: 16 KiB
+fleet.ratio: 0.75
+host:
+  name: 'quoted'
+worker:
+  grace: 2s
+flow: {mode: threadpool}
+bus:
+  hosts: ["one", two, 'with, comma']
+)")}});
+  EXPECT_EQ(testing_support::violation(result), "");
+  EXPECT_THAT(result.errors, IsEmpty());
+  EXPECT_EQ(result.settings.get(example.color), false);
+  EXPECT_EQ(result.settings.get(example.workers), 16);
+  EXPECT_EQ(result.settings.get(example.offset), 7);
+  EXPECT_EQ(result.settings.get(example.ratio), 0.75);
+  EXPECT_EQ(result.settings.get(example.name), "quoted");
+  EXPECT_EQ(result.settings.get(example.grace), 2s);
+  EXPECT_EQ(result.settings.get(example.stack).count, 16384U);
+  EXPECT_EQ(result.settings.get(example.mode), testing_support::Mode::kThreadpool);
+  EXPECT_THAT(result.settings.get(example.hosts), ElementsAre("one", "two", "with, comma"));
+  EXPECT_EQ(result.settings.origin(example.workers).to_string(), "file rota.yaml:4:12");
+  EXPECT_EQ(result.settings.origin(example.ratio).to_string(), "file rota.yaml:7:14");
+}
+
+TEST(SettingsFileTest, FilesAreReadFromDisk) {
+  const testing_support::ExampleSettings example;
+  const std::string path = testing::TempDir() + "/rota_settings_test.yaml";
+  std::ofstream(path) << "fiber.workers: 9\n";
+  const auto file = read_settings_file(path);
+  ASSERT_TRUE(file.ok());
+  EXPECT_EQ(load_settings(example.table, {.files = {*file}}).settings.get(example.workers), 9);
+  std::ofstream(path) << std::string((std::size_t{1} << 20) + 1, ' ');
+  EXPECT_EQ(read_settings_file(path).code(), ErrorCode::kTooLarge);
+  EXPECT_EQ(flatten(std::string((std::size_t{1} << 20) + 1, ' ')).errors.size(), 1U);
+  std::filesystem::remove(path);
+  EXPECT_EQ(read_settings_file(path).code(), ErrorCode::kNotFound);
+  EXPECT_EQ(read_settings_file(testing::TempDir()).code(), ErrorCode::kIoError);
 }
 
 // The same inputs on every machine; the fuzzer goes further.
@@ -144,9 +196,9 @@ TEST(SettingsFuzzTest, RandomBytesNeverGetPastTheChecks) {
         bytes += words[prng.below(words.size())];
       }
     }
-    ASSERT_EQ(testing_support::load_bytes(bytes), "") << "round " << round << ": " << testing::PrintToString(bytes);
+    ASSERT_EQ(load_bytes(bytes), "") << "round " << round << ": " << testing::PrintToString(bytes);
   }
 }
 
 }  // namespace
-}  // namespace rota
+}  // namespace rota::workflow

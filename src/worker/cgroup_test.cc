@@ -1,5 +1,5 @@
-// Control groups: limits read from files as the kernel writes them, here in a folder; and real groups, where the
-// machine gives one to this test ($ROTA_TEST_CGROUP).
+// Control groups: limits are read from files in the format of the kernel, here in a temporary folder; and from a real
+// group, if $ROTA_TEST_CGROUP names one.
 #include "worker/cgroup.h"
 
 #include <sys/stat.h>
@@ -16,7 +16,7 @@ using testing::Folder;
 using testing::in_runtime;
 using testing::write_text;
 
-// Contract: U-2. The smallest limit on the way up counts; "max" is none.
+// Contract: U-2. The smallest limit of a group and those above it counts; "max" is no limit.
 TEST(Cgroup, LimitsOnTheWayUp) {
   Folder root;
   const std::string outer = root / "outer";
@@ -37,7 +37,7 @@ TEST(Cgroup, LimitsOnTheWayUp) {
   EXPECT_EQ(cgroup_limits(root.path(), root.path()).memory_bytes, 0U);
 }
 
-// Contract: U-3. None wanted is none; one that was named and is none is an error that says what it should be.
+// Contract: U-3. Without a name there is no group; a named directory that is not a cgroup is an error that says so.
 TEST(Cgroup, Usable) {
   EXPECT_EQ(usable_cgroup("").value(), "");
   Folder folder;
@@ -66,7 +66,7 @@ TEST(Cgroup, RealGroup) {
     EXPECT_TRUE(started->wait().value().success());
     other->terminate(std::chrono::milliseconds(0));
     EXPECT_EQ(other->wait().value().code, SIGKILL);
-    for (int i = 0; i < 1000; ++i) {  // The guard removes a group as soon as all in it are dead.
+    for (int i = 0; i < 1000; ++i) {  // The guard removes a group when all its processes are dead.
       bool left = false;
       for (const auto& entry : std::filesystem::directory_iterator(directory)) left |= entry.is_directory();
       if (!left) return;

@@ -43,7 +43,7 @@ class Fingerprint : public ::testing::Test {
   std::string folder_;
 };
 
-// Contract: C-1. Patterns name files, directories stand for what is in them.
+// Contract: C-1. Patterns name files; a directory stands for everything in it.
 TEST_F(Fingerprint, Patterns) {
   write("a.csv", "1");
   write("b.csv", "2");
@@ -67,7 +67,7 @@ TEST_F(Fingerprint, Patterns) {
   EXPECT_EQ(found({"nothing", "no/*/where", "a.csv/inside"}), "");
   EXPECT_EQ(found({"odd \\[name]/*"}), "odd [name]/f");
   EXPECT_EQ(found({folder_ + "/a.csv"}), folder_ + "/a.csv");
-  // Our own state is not what a task comes from.
+  // The state folder of Rota is not an input of a task.
   EXPECT_EQ(found({"."}).find(".rota"), std::string::npos);
   EXPECT_NE(found({"."}).find(".hidden.csv"), std::string::npos);
   EXPECT_EQ(found({"*.csv"}, {"b*"}), "a.csv");
@@ -121,7 +121,7 @@ TEST_F(Fingerprint, IsBoundedAndCanBeStopped) {
   EXPECT_EQ(hash_files({folder_, soon}, {"many"}, {}).code(), ErrorCode::kCancelled);
 }
 
-// Contract: C-1. What is remembered is never taken for what has changed since; a file that was just written is read.
+// Contract: C-1. A remembered hash is not used for a file that has changed since; a file that was just written is read.
 TEST_F(Fingerprint, Memo) {
   write("f", "one");
   HashMemo careful;

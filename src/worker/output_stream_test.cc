@@ -24,7 +24,7 @@ struct Bench {
   std::uint64_t lost = 0;
 };
 
-// Contract: U-2. Small pieces go together, a while after the first; nothing is due while nothing comes.
+// Contract: U-2. Small pieces are sent together, a while after the first; without output nothing is due.
 TEST(OutputStream, Coalesces) {
   Bench bench;
   EXPECT_EQ(bench.stream.due(), nanoseconds::max());
@@ -68,7 +68,7 @@ TEST(OutputStream, IsBounded) {
   EXPECT_LE(bench.total, 11 * OutputStream::kBytesPerSecond);
   EXPECT_GE(bench.total, 9 * OutputStream::kBytesPerSecond);
   EXPECT_LE(bench.told.size(), 400U);
-  // After that, it has room again.
+  // Later, output is sent again.
   now += 10s;
   bench.stream.feed(false, "quiet\n", now);
   bench.stream.finish();

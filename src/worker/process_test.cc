@@ -42,8 +42,8 @@ TEST(Process, RunsAndTells) {
   });
 }
 
-// Contract: U-3. Environment, working directory, arguments as they are, nothing to read, a group of its own, and no
-// descriptor but 0 to 3.
+// Contract: U-3. A program gets its environment, working directory and arguments unchanged, an empty standard input, a
+// process group of its own, and no descriptors but 0 to 3.
 TEST(Process, SurroundingsAreWhatTheSpecSays) {
   in_runtime([] {
     Folder folder;
@@ -68,7 +68,7 @@ TEST(Process, SurroundingsAreWhatTheSpecSays) {
   });
 }
 
-// Contract: U-3. Each way in which a start can fail has its own sentence, and the next program runs.
+// Contract: U-3. Each way in which a start can fail has its own message, and the next program runs.
 TEST(Process, WhatCannotStartSaysWhy) {
   in_runtime([] {
     Folder folder;
@@ -106,7 +106,7 @@ TEST(Process, WhatCannotStartSaysWhy) {
   });
 }
 
-// Contract: U-3. The same when nobody waits for the start: wait() tells.
+// Contract: U-3. After launch(), which does not wait for the start, wait() returns the error of a failed start.
 TEST(Process, LaunchTellsLater) {
   in_runtime([] {
     GuardPool guards;
@@ -123,7 +123,7 @@ TEST(Process, LaunchTellsLater) {
   });
 }
 
-// Contract: U-3. TERM is enough for one that listens; it reaches every process of the group.
+// Contract: U-3. TERM reaches every process of the group, and ends a program that handles it.
 TEST(Process, TerminateAsksFirst) {
   in_runtime([] {
     GuardPool guards;
@@ -138,14 +138,14 @@ TEST(Process, TerminateAsksFirst) {
   });
 }
 
-// Contract: U-3. One that ignores TERM is killed after the grace, and so is what it started.
+// Contract: U-3. A program that ignores TERM is killed after the grace period, with all processes that it started.
 TEST(Process, TerminateInsists) {
   in_runtime([] {
     GuardPool guards;
     Started started(guards, shell("trap '' TERM; sleep 1000 & echo ready; while :; do sleep 1000; done"));
     EXPECT_EQ(started.line(), "ready");
     started->terminate(50ms);
-    EXPECT_EQ(started.rest(), "");  // The end of the stream: nobody is left who holds it.
+    EXPECT_EQ(started.rest(), "");  // The end of the stream: no process holds the pipe any more.
     const ProcessEnd outcome = started->wait().value();
     EXPECT_EQ(outcome.kind, ProcessEnd::Kind::kSignalled);
     EXPECT_EQ(outcome.code, SIGKILL);
@@ -178,7 +178,7 @@ char state_of(pid_t pid) {
   return at == std::string::npos ? '?' : text[at + 2];
 }
 
-// Contract: U-3. Pause stops the group, resume continues it, and a paused one can be ended.
+// Contract: U-3. Pause stops the group, resume continues it, and a paused program can be terminated.
 TEST(Process, PauseAndResume) {
   in_runtime([] {
     GuardPool guards;
@@ -260,7 +260,7 @@ TEST(Process, LeftoversAreKilled) {
     EXPECT_FALSE(started->wait().value().success());  // $GO is not set.
     Started daemons(
         guards, shell("sleep 1000 & (setsid sh -c 'sleep 1000 & echo daemon; exec sleep 1000' &) ; sleep 0.3; exit 0"));
-    EXPECT_EQ(daemons.rest(), "daemon\n");  // The end of the stream: all who had it are dead.
+    EXPECT_EQ(daemons.rest(), "daemon\n");  // The end of the stream: all processes that held the pipe are dead.
     const ProcessEnd outcome = daemons->wait().value();
     EXPECT_TRUE(outcome.success());
     EXPECT_GE(outcome.strays, 2U);
@@ -279,7 +279,7 @@ TEST(Process, DestroyingKills) {
   });
 }
 
-// Contract: U-4. A cancelled wait returns at once and has taken nothing.
+// Contract: U-4. A cancelled wait() returns at once, and may be called again.
 TEST(Process, CancelledWait) {
   in_runtime([] {
     GuardPool guards;
@@ -308,7 +308,7 @@ TEST(Process, GuardKilled) {
     ASSERT_EQ(::kill(guards.pids().front(), SIGKILL), 0);
     EXPECT_EQ(started->wait().value().kind, ProcessEnd::Kind::kLost);
     EXPECT_EQ(started.rest(), "");
-    for (int i = 0; i < 4; ++i) {  // Everybody's turn.
+    for (int i = 0; i < 4; ++i) {  // Each guard of the pool in turn.
       Started after(guards, shell("echo again"));
       EXPECT_EQ(after.rest(), "again\n");
       EXPECT_TRUE(after->wait().value().success());
@@ -316,7 +316,7 @@ TEST(Process, GuardKilled) {
   });
 }
 
-// Contract: U-3. Many at once, from several workers: each gets its own status and its own output.
+// Contract: U-3. Many programs at once, from several thread workers: each has its own status and output.
 TEST(Process, ManyAtOnce) {
   in_runtime(
       [] {
@@ -334,7 +334,7 @@ TEST(Process, ManyAtOnce) {
       4);
 }
 
-// Not a test of its own: what WorkerKilled runs in another process, and kills.
+// Not a test by itself: WorkerKilledLeavesNoOrphans runs this in another process, and kills that process.
 TEST(Process, DISABLED_Victim) {
   const char* fifo = std::getenv("ROTA_TEST_FIFO");
   ASSERT_NE(fifo, nullptr);
@@ -352,8 +352,8 @@ TEST(Process, DISABLED_Victim) {
   });
 }
 
-// Contract: U-4. A worker that is killed with KILL leaves nothing behind: not the program, not its group, not what it
-// moved into sessions of their own, not even without its environment. All of them hold a pipe open: its end is proof.
+// Contract: U-4. A worker that is killed with KILL leaves no process behind: not the program, not its group, not
+// daemons in sessions of their own, even with a cleared environment. All of them hold a pipe open, whose end proves it.
 TEST(Process, WorkerKilledLeavesNoOrphans) {
   Folder folder;
   const std::string fifo = folder / "fifo";
@@ -366,7 +366,7 @@ TEST(Process, WorkerKilledLeavesNoOrphans) {
   char* arguments[] = {name.data(), filter.data(), also.data(), nullptr};
   std::vector<char*> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    // Not what would have it run another part of the tests.
+    // Without the variables that would make it run other tests.
     if (!std::string_view(*entry).starts_with("GTEST_")) environment.push_back(*entry);
   }
   environment.push_back(const_cast<char*>(variable.c_str()));
@@ -388,7 +388,7 @@ TEST(Process, WorkerKilledLeavesNoOrphans) {
   ASSERT_TRUE(read_until([&] { return std::count(text.begin(), text.end(), '\n') == 3; })) << text;
   ASSERT_EQ(::kill(victim, SIGKILL), 0);
   ASSERT_EQ(::waitpid(victim, nullptr, 0), victim);
-  // POLLHUP without data: nobody has it open any more.
+  // POLLHUP without data: no process has the pipe open any more.
   pollfd poll{reader.fd, POLLIN, 0};
   ASSERT_EQ(::poll(&poll, 1, 60'000), 1) << "somebody still lives";
   char byte = 0;

@@ -53,7 +53,8 @@ class ResultCacheTest : public ::testing::Test {
   static model::TaskIdentity identity(const std::string& item = "") {
     return {.workflow = "w", .stage = "s", .item = item, .name = "s" + item};
   }
-  // Asks; if it has to run, `run` does, and it succeeds with this result. What is said, and "hit RESULT".
+  // Asks the cache; if the task has to run, calls `run` and lets it succeed with this result. Returns the notes, or
+  // "hit RESULT".
   std::string once(
       ResultCache& cache, const model::TaskSpec& of, const std::string& result = "7",
       const std::function<void()>& run = [] {}, const model::TaskIdentity& who = identity()) {
@@ -84,7 +85,7 @@ class ResultCacheTest : public ::testing::Test {
   std::unique_ptr<ResultCache> cache_;
 };
 
-// Contract: C-1. Unchanged it is not run again; each part in turn, changed, is a reason to run, and is named.
+// Contract: C-1. An unchanged task is not run again; a change of any part is a reason to run, and the note names it.
 TEST_F(ResultCacheTest, UnchangedAndChanged) {
   EXPECT_EQ(once(spec()), "runs: no earlier success");
   EXPECT_EQ(once(spec()), "hit 7");
@@ -100,14 +101,14 @@ TEST_F(ResultCacheTest, UnchangedAndChanged) {
   changed = spec();
   changed.program->environment = {{"A", "1"}};
   EXPECT_EQ(once(changed), "runs: the inputs changed and the variable A is new");
-  // Back to what was before, that result is there; and it is what the next change is compared with.
+  // Back at an earlier version, its result is found; and the next change is compared with this version.
   fs::remove(work() + "/other.csv");
   EXPECT_EQ(once(spec()), "hit 8");
   write("in.csv", "4");
   EXPECT_EQ(once(spec(), "9"), "runs: the file in.csv changed");
 }
 
-// Contract: C-1. What it made has to be there, as it left it.
+// Contract: C-1. The outputs of the earlier run must exist, unchanged.
 TEST_F(ResultCacheTest, Outputs) {
   const model::TaskSpec of = spec({"*.csv"}, {"out.csv", "made"});
   const auto make = [this] {
@@ -136,7 +137,8 @@ TEST_F(ResultCacheTest, ChangedWhileItRan) {
   EXPECT_EQ(once(spec()), "hit 7");
 }
 
-// Contract: C-1. A damaged entry is a miss that says so, wherever the damage is; then it is mended.
+// Contract: C-1. A damaged entry is not used, wherever the damage is, and the note says so; the next success replaces
+// it.
 TEST_F(ResultCacheTest, Damaged) {
   EXPECT_EQ(once(spec(), R"({"n": 1})"), "runs: no earlier success");
   ASSERT_EQ(files("entries").size(), 1U);
@@ -161,7 +163,7 @@ TEST_F(ResultCacheTest, Damaged) {
   EXPECT_FALSE(with(good + "x").hit);
   EXPECT_TRUE(once(spec(), "5").ends_with("is damaged"));
   EXPECT_EQ(once(spec()), "hit 5");
-  // What is known of the last success, likewise.
+  // The same for the record of the last success.
   std::ofstream(files("tasks").front(), std::ios::binary | std::ios::trunc) << "nonsense";
   write("in.csv", "2");
   EXPECT_TRUE(once(spec()).starts_with("runs: the record of its last success cannot be read: ")) << once(spec());
@@ -209,7 +211,7 @@ TEST_F(ResultCacheTest, WhatCannotBeReadOrKept) {
   EXPECT_TRUE(files("entries").empty());
 }
 
-// The oldest goes first, and what was used lately is not old.
+// The least recently used entry is removed first.
 TEST_F(ResultCacheTest, IsBounded) {
   ResultCache cache(store(), true, {.files = 8, .look_every_files = 1});
   const auto task = [](int i) { return identity(std::to_string(i)); };
@@ -245,7 +247,7 @@ TEST_F(ResultCacheTest, IsBounded) {
   EXPECT_EQ(once(small, spec(), "", [] {}, task(109)).substr(0, 4), "hit ");
 }
 
-// Many at once, in one directory, with the bound at work: every hit is whole and right.
+// Many caches at once in one directory, while the bound removes entries: every hit is complete and right.
 TEST_F(ResultCacheTest, ManyAtOnce) {
   sync::Atomic<int> wrong{0};
   std::vector<sync::Thread> threads;

@@ -140,7 +140,6 @@ class TaskTable {
   using Entries = std::unordered_map<model::TaskId, TaskEntry, TaskHash>;
 
   [[nodiscard]] static bool is_live(const TaskEntry& entry) { return entry.phase <= Phase::kRunning; }
-  [[nodiscard]] static bool is_waiting(const TaskEntry& entry) { return entry.phase < Phase::kRunning; }
   // The entry that this place in a queue means; null if the place is outdated.
   TaskEntry* entry_at(const Place& place);
   [[nodiscard]] const TaskEntry* entry_at(const Place& place) const;

@@ -22,7 +22,8 @@ using namespace worker::testing;
 using fiber::in_all_modes;
 using fiber::in_virtual_time;
 
-// Contract: U-2, U-5. It registers what it has, runs a handler with its inputs, and tells all that the handler says.
+// Contract: U-2, U-5. A worker registers its specification, runs a handler with its inputs, and sends every report of
+// the handler.
 TEST(Worker, RunsAHandler) {
   in_all_modes([] {
     with_worker(
@@ -59,7 +60,7 @@ TEST(Worker, RunsAHandler) {
           EXPECT_EQ(host.next_text(), "7 log hello");
           EXPECT_EQ(host.next_text(), "7 cached model:m1");
           std::string last;
-          std::string next = host.next_text();  // One or two more of progress: that depends on the time.
+          std::string next = host.next_text();  // How many progress reports follow depends on the time.
           while (next.starts_with("7 progress")) {
             last = next;
             next = host.next_text();
@@ -70,7 +71,8 @@ TEST(Worker, RunsAHandler) {
   });
 }
 
-// Contract: U-5. What a handler throws, returns that is no JSON, or that is not there, is a failure that says so.
+// Contract: U-5. A handler that throws, a result that is not JSON, and a missing handler are failures with a message
+// that says why.
 TEST(Worker, HandlerFailures) {
   in_all_modes([] {
     with_worker(
@@ -126,8 +128,8 @@ TEST(Worker, HandlerFailures) {
   });
 }
 
-// Contract: U-5. Cancel wakes a handler that waits; it can still save a checkpoint; preempting says so. A handler that
-// succeeds nevertheless has succeeded.
+// Contract: U-5. Cancelling wakes a handler that waits; it can still save a checkpoint; a preemption is reported as
+// such. A handler that returns a result although it was cancelled has succeeded.
 TEST(Worker, StopsAHandler) {
   in_all_modes([] {
     with_worker(
@@ -168,7 +170,7 @@ TEST(Worker, StopsAHandler) {
   });
 }
 
-// Contract: U-5. Paused, a handler stops at its next word; resumed, it goes on; a time limit ends it.
+// Contract: U-5. A paused handler stops at its next report and continues when it is resumed; a time limit ends it.
 TEST(Worker, PausesAndLimitsAHandler) {
   in_virtual_time([] {
     with_worker(
@@ -237,7 +239,7 @@ TEST(Worker, StrictOrderWithinResources) {
           EXPECT_EQ(host.next_text(), "2 succeeded 0");
           EXPECT_EQ(host.next_text(), "3 started");
           EXPECT_EQ(host.next_text(), "3 succeeded 0");
-          // Cancelled in the queue: it never starts, and the one behind it does.
+          // A task that is cancelled in the queue never starts, and the task behind it does.
           host.send(handler_task(4, "sleep"));
           EXPECT_EQ(host.next_text(), "4 started");
           large.id = first_attempt(5);
@@ -252,7 +254,7 @@ TEST(Worker, StrictOrderWithinResources) {
   });
 }
 
-// Contract: U-1. Messages that come twice, late, or from an older leader change nothing.
+// Contract: U-1. Messages that arrive twice, late, or from an older leader change nothing.
 TEST(Worker, IgnoresWhatIsNoNews) {
   in_virtual_time([] {
     int runs = 0;
@@ -297,7 +299,8 @@ TEST(Worker, IgnoresWhatIsNoNews) {
           EXPECT_EQ(report.term, Term(6));
           EXPECT_EQ(report.id.attempt, AttemptNumber(3));
           EXPECT_EQ(runs, 2);
-          // A newer attempt of a task that still runs: the older is stopped and says no more; the newer runs.
+          // A newer attempt of a task that still runs: the older attempt is stopped and not reported; the newer one
+          // runs.
           assign.id.attempt = AttemptNumber(4);
           host.send(assign);
           EXPECT_EQ(host.next_text(), "1 started");
@@ -305,12 +308,12 @@ TEST(Worker, IgnoresWhatIsNoNews) {
           host.send(assign);
           EXPECT_EQ(host.next_text(), "1 started");
           EXPECT_EQ(host.next_text(), "1 succeeded 5");
-          EXPECT_GE(runs, 3);  // The older may have been stopped before its first instruction.
+          EXPECT_GE(runs, 3);  // The older attempt may have been stopped before it called the handler.
         });
   });
 }
 
-// Contract: U-1, U-4. A final report that nobody acknowledges is sent again, until somebody does.
+// Contract: U-1, U-4. A final report is sent again until it is acknowledged.
 TEST(Worker, FinalReportsUntilAcknowledged) {
   in_virtual_time([] {
     with_worker(
@@ -323,7 +326,7 @@ TEST(Worker, FinalReportsUntilAcknowledged) {
           const std::chrono::nanoseconds start = fiber::now();
           for (int i = 0; i < 3; ++i) EXPECT_EQ(host.next_text(), "1 succeeded 1");
           EXPECT_GE(fiber::now() - start, 10s);
-          // The host asks again, because it has forgotten: the same end, and no second run.
+          // The host assigns the same attempt again: the worker sends the same report and does not run it again.
           host.send(handler_task(1, "one"));
           EXPECT_EQ(host.next_text(), "1 succeeded 1");
           host.acknowledging = true;
@@ -337,7 +340,7 @@ TEST(Worker, FinalReportsUntilAcknowledged) {
   });
 }
 
-// A bus that can be cut.
+// A bus that can be made unavailable.
 class Cut : public bus::WorkerEnd {
  public:
   explicit Cut(bus::WorkerEnd& end) : end_(end) {}
@@ -355,8 +358,8 @@ class Cut : public bus::WorkerEnd {
   bus::WorkerEnd& end_;
 };
 
-// Contract: U-4. A worker that loses the bus finishes what it runs and reports it when the bus is back, with a new
-// registration that says what it holds.
+// Contract: U-4. A worker that loses the bus finishes its tasks and reports them when the bus is back, after a new
+// registration with the attempts that it holds.
 TEST(Worker, LosesTheBusAndReportsLater) {
   in_virtual_time([] {
     bus::LocalBus bus;
@@ -390,7 +393,7 @@ TEST(Worker, LosesTheBusAndReportsLater) {
   });
 }
 
-// Contract: U-2. Merged tasks: one run, an array of results, a report for each.
+// Contract: U-2. Merged tasks: one run, an array of results, one report per task.
 TEST(Worker, MergedTasks) {
   in_all_modes([] {
     with_worker(
@@ -425,7 +428,7 @@ TEST(Worker, MergedTasks) {
   });
 }
 
-// Contract: U-2. stop() gives back what waits and lets end what runs; a closed bus does the same.
+// Contract: U-2. stop() gives back tasks that wait and lets running tasks end; closing the bus does the same.
 TEST(Worker, Stops) {
   in_virtual_time([] {
     for (const bool close : {false, true}) {
@@ -497,8 +500,8 @@ TEST(Worker, Cancelled) {
   });
 }
 
-// Contract: U-4. Cancelled while programs end and others take their places, it ends, and with Cancelled: nothing is
-// started in the midst of it.
+// Contract: U-4. A worker that is cancelled while programs end and others take their places ends with Cancelled, and
+// starts nothing in the meantime.
 TEST(Worker, CancelledInTheMidst) {
   for (int round = 0; round < 5; ++round) {
     in_runtime([] {
@@ -576,7 +579,7 @@ TEST(Worker, ManyProgramsWithinResources) {
         with_programs(), [](Worker&) {},
         [&](Host& host, Worker&) {
           for (std::uint64_t task = 1; task <= kTasks; ++task) {
-            // Some are wider than those before them, and do not fit in their place.
+            // Some tasks hold more than those before them, and do not fit in their place.
             Assign assign = program_task(task, "echo + >> " + journal + "; echo - >> " + journal);
             assign.resources.cpu_millis = task % 7 == 0 ? 2000 : 1000;
             host.send(assign);
@@ -607,8 +610,8 @@ TEST(Worker, ManyProgramsWithinResources) {
   EXPECT_EQ(total, static_cast<int>(kTasks));
 }
 
-// Contract: U-2, U-3. One that stands by behind a full machine can be cancelled, and is given back when the worker
-// stops; it never runs. One behind those takes its place in line.
+// Contract: U-2, U-3. A task that stands by can be cancelled, and is given back when the worker stops; it never runs. A
+// task behind it takes its place in line.
 TEST(Worker, StopsWhatStandsBy) {
   const worker::testing::Folder folder;
   in_runtime([&] {

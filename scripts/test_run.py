@@ -24,7 +24,7 @@ import steps
 # The rooms whose tests run under the sanitizers as well. A room joins once it has threads, memory or parsing to get
 # wrong, which is nearly at once.
 SANITIZED = {
-    "asan-ubsan": ["base", "fiber", "graph", "flow", "fleet", "workflow", "ledger", "bus", "worker", "host"],
+    "asan-ubsan": ["base", "fiber", "graph", "flow", "model", "fleet", "workflow", "ledger", "bus", "worker", "host"],
     "tsan": ["base", "fiber", "flow", "ledger", "bus", "worker", "host"],
 }
 SANITIZER_OPTIONS = {

@@ -175,14 +175,14 @@ TEST(Stacks, OverflowBelowAJoin) {
 
 // A fault that is not an overflow still ends the process, with its signal.
 TEST(StacksDeathTest, OtherFaultsAreNotSwallowed) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(
       {
         Runtime runtime({.worker_count = 1});
         volatile std::uintptr_t nowhere = 16;
         runtime.run([&nowhere] { *reinterpret_cast<volatile int*>(nowhere) = 1; });
       },
-      testing::KilledBySignal(SIGSEGV), "");
+      ::testing::KilledBySignal(SIGSEGV), "");
 }
 #endif
 

@@ -29,7 +29,7 @@ std::size_t map_count() {
 }
 
 // Uses `bytes` of stack, more or less, and gives something back so that nothing is optimised away.
-[[gnu::noinline]] int dig(std::size_t bytes) {
+[[gnu::noinline, maybe_unused]] int dig(std::size_t bytes) {
   volatile char frame[512];
   frame[0] = static_cast<char>(bytes);
   if (bytes <= sizeof frame) return frame[0];

@@ -1,10 +1,10 @@
 # Every header compiles alone: for each one a file that includes it, twice, and nothing else, is compiled. A header that
 # is plain C as well (it has `__cplusplus` in it) is compiled as C too. `headers` is the target that does all of them.
 #
-# A header x.h with `#pragma once` of which x.cc is the first line of code that includes it, x.cc proves already: it is left
-# out, unless the sources are compiled in groups.
+# A header x.h that has `#pragma once` and is the first include of x.cc needs no such file: compiling x.cc already proves
+# that x.h compiles alone. This does not hold in a unity build, where other files may precede x.cc.
 
-# rota_proven_by_its_source(<header> <variable>)
+# rota_proven_by_its_source(<header> <variable>): sets <variable> to whether the build of x.cc proves the header x.h.
 function(rota_proven_by_its_source header variable)
   set(${variable} FALSE PARENT_SCOPE)
   string(REGEX REPLACE "\\.h$" ".cc" source ${header})

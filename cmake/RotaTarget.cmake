@@ -43,7 +43,7 @@ function(rota_target target)
     if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
       # g++ leaves this out of -Wconversion in C++; both compilers shall ask for the same.
       target_compile_options(${target} PRIVATE "$<${cxx}:-Wno-sign-conversion;-Wthread-safety>")
-      # g++ asks for less here: a variable may be named like one that an enclosing lambda does not capture.
+      # clang's -Wshadow also reports parameters named like a variable that the lambda does not capture. g++ checks the rest.
       target_compile_options(${target} PRIVATE "$<${cxx}:-Wno-shadow>")
     endif()
     if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
@@ -57,7 +57,7 @@ function(rota_target target)
       list(APPEND sanitize -fno-sanitize-recover=undefined)
     endif()
     if(CMAKE_CXX_COMPILER_ID MATCHES Clang AND ROTA_SANITIZE MATCHES address)
-      target_compile_definitions(${target} PRIVATE __SANITIZE_ADDRESS__=1)  # As g++ says it.
+      target_compile_definitions(${target} PRIVATE __SANITIZE_ADDRESS__=1)  # g++ defines this by itself.
     endif()
     if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
       # g++ 12 sees uninitialised values in instrumented code of its own library; builds without sanitizers are strict.

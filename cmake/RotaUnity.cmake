@@ -36,8 +36,7 @@ function(rota_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${sources} ${script})
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-    # g++ takes the group's file for the main file and each .cc for a header: there it warns of types with a member from
-    # an anonymous namespace.
+    # g++ treats a .cc in a group as a header, and would warn about each type with a member from an anonymous namespace.
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
   endif()
 endfunction()

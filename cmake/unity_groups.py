@@ -1,9 +1,10 @@
 """Chooses which source files of one target are compiled together: unity_groups.py MAX_LINES FILE...
 
-Prints one line per file: its group, a tab, the file. Two files share a group unless one declares a name for itself alone
-(in an anonymous namespace, as a static, as a macro) that the other one uses as well. The code is formatted by
-clang-format: a declaration at namespace scope starts in the first column, and a comment marks the end of a namespace.
-A clash that this simple reading misses is a compile error in a unity build; a better name solves it.
+Prints one line per file: the number of its group, a tab, the file. Two files share a group unless one of them uses a name
+that the other one declares for itself alone (in an anonymous namespace, as a static or as a macro). The script reads
+declarations with regular expressions, which works because clang-format has formatted the code: a declaration at
+namespace scope starts in the first column, and a comment marks the end of each namespace. A clash that the script misses
+is a compile error in the unity build.
 """
 
 import re

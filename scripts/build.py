@@ -36,8 +36,8 @@ def configure(preset):
     """ninja configures again by itself when a CMake file changes; the presets' file it does not know."""
     ninja = os.path.join(folder(preset), "build.ninja")
     settings = os.path.join(steps.ROOT, "CMakePresets.json")
-    if os.path.exists(ninja) and os.path.getmtime(ninja) > os.path.getmtime(settings) and last_preset(preset) in (
-            preset, "release" if preset == "program" else preset):
+    enough = ("program", "release") if preset == "program" else (preset,)
+    if os.path.exists(ninja) and os.path.getmtime(ninja) > os.path.getmtime(settings) and last_preset(preset) in enough:
         return True
     return configure_again(preset)
 

@@ -24,7 +24,7 @@ import steps
 # The rooms whose tests run under the sanitizers as well. A room joins once it has threads, memory or parsing to get
 # wrong, which is nearly at once.
 SANITIZED = {
-    "asan-ubsan": ["base", "fiber", "graph", "flow", "fleet", "workflow", "ledger", "bus", "worker", "host"],
+    "asan-ubsan": ["base", "fiber", "graph", "flow", "model", "fleet", "workflow", "ledger", "bus", "worker", "host"],
     "tsan": ["base", "fiber", "flow", "ledger", "bus", "worker", "host"],
 }
 SANITIZER_OPTIONS = {
@@ -233,8 +233,14 @@ def release(tally):
         run_programs(tally, "release", [(*program, None) for program in test_programs("release")])
 
 
-def scripts_in(folder):
-    return lambda tally: script_tests(tally, folder, folder)
+def scripts_in(folder, *targets):
+    """The scripts of a folder, after those targets of the release build that they run."""
+
+    def suite(tally):
+        if not targets or tally.step(folder, build.build("release", targets, title=f"build {' '.join(targets)}")):
+            script_tests(tally, folder, folder)
+
+    return suite
 
 
 def bench(tally):
@@ -253,8 +259,8 @@ SUITES = {
     "tests/docs": scripts_in("tests/docs"),
     "tests/metering": scripts_in("tests/metering"),
     "tests/consumer": scripts_in("tests/consumer"),
-    "tests/flow": scripts_in("tests/flow"),
-    "tests/cli": scripts_in("tests/cli"),
+    "tests/flow": scripts_in("tests/flow", "m3", "story"),
+    "tests/cli": scripts_in("tests/cli", "rota"),
     "bench": bench,
     "clang": clang,
     "sanitizers": sanitizers,

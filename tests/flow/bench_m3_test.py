@@ -1,4 +1,4 @@
-"""The script that compares the two schedulers, and the story example, as a user runs them (dev build)."""
+"""The script that compares the two schedulers, and the story example, as a user runs them (release build)."""
 
 import json
 import os

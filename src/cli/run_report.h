@@ -1,11 +1,13 @@
-// How a run went: what `rota run` shows at its end.
+// How a run went, as facts: what the final table of `rota run` and `rota status` show (output.h).
 //
 // Thread safety: functions without state.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fleet/event.h"
@@ -20,19 +22,18 @@ namespace rota::cli {
 
 struct TaskRow {
   fleet::TaskId id{};
-  std::string name{};
+  std::string name{};  // fleet::Workflow::name_of(): the same in every view.
   std::uint32_t stage = 0;
   graph::TaskState state = graph::TaskState::kQueued;
   bool skipped = false;
-  bool at_worker = false;           // It was sent to its worker, and waits there for room.
-  bool because_of_another = false;  // It ended because one that it needs did.
+  bool at_worker = false;  // Sent to its worker, where it waits for room.
   std::uint32_t attempts = 0;
   std::int64_t wait_ns = 0;   // From ready to running.
   std::int64_t run_ns = 0;    // Of the last attempt.
-  std::int64_t begun_ns = 0;  // Wall time of that; 0: not known, or it has not begun.
+  std::int64_t begun_ns = 0;  // Wall time at which the last attempt began; 0: unknown, or it has not begun.
   std::string worker{};
-  std::string message{};  // Of a failure.
-  bool cached = false;    // It was not run: an earlier success stands for it.
+  std::string message{};  // Why it failed.
+  bool cached = false;    // It was not run: the result of an earlier success was used.
   std::string note{};     // Why it was run or not, for a stage with `cache`.
 };
 
@@ -40,11 +41,11 @@ struct RunReport {
   fleet::WorkflowId workflow{};
   std::string name{};
   fleet::Outcome outcome = fleet::Outcome::kRunning;
-  bool interrupted = false;                         // It has not ended, and nobody runs it.
+  bool interrupted = false;                         // It has not ended, and no process runs it.
   std::vector<TaskRow> tasks{};                     // In the order of the file.
-  std::vector<std::vector<std::uint32_t>> needs{};  // By stage.
+  std::vector<std::vector<std::uint32_t>> needs{};  // The stages that each stage needs.
   std::int64_t elapsed_ns = 0;
-  std::int64_t cost_microdollars = -1;  // Below 0: nobody has said what the workers cost.
+  std::int64_t cost_microdollars = -1;  // Below 0: the workers have no price.
 };
 
 // REQUIRES: the workflow exists.
@@ -57,18 +58,11 @@ struct CriticalPath {
 };
 [[nodiscard]] CriticalPath critical_path(const RunReport& report);
 
-// The table, with totals, critical path and cost. Beyond `most_rows` only the tasks that did not succeed are shown.
-[[nodiscard]] std::string to_table(const RunReport& report, std::size_t most_rows = 60);
 // "running", "interrupted", "succeeded", ...
 [[nodiscard]] std::string_view outcome_text(const RunReport& report);
 // "running", "at worker", "skipped", ...
 [[nodiscard]] std::string state_text(const TaskRow& row);
-// An array of all tasks.
-[[nodiscard]] std::string tasks_json(const RunReport& report);
-// One line.
-[[nodiscard]] std::string to_json(const RunReport& report);
-
-// "1.24s", "35ms", "2m05s": short enough for a table.
-[[nodiscard]] std::string short_time(std::int64_t ns);
+// How many tasks are in which state; states without a task are left out.
+[[nodiscard]] std::vector<std::pair<std::string, std::size_t>> counts_of(const RunReport& report);
 
 }  // namespace rota::cli

@@ -78,7 +78,7 @@ class Disk(FaultCase):
         done = self.rota("run", "w.yaml", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
         self.check(done, 10, "ledger.db", "disk I/O error")
         self.assert_nothing_runs()
-        self.check(self.rota("run", "w.yaml"), 0, "goes on with")
+        self.check(self.rota("run", "w.yaml"), 0, "resuming wf-1: ")
         self.check(self.rota("replay", ".rota/w.yaml"), 0, "Verified")
 
     def test_unwritable_directory(self):
@@ -110,7 +110,7 @@ class Ledger(FaultCase):
         """Whoever opens it is told, and it is left as it is."""
         with open(self.ledger, "rb") as file:
             before = file.read()
-        self.check(self.rota("run", "ok.yaml"), status, *words, "to start anew, move", "--state DIR")
+        self.check(self.rota("run", "ok.yaml"), status, *words, "to start from scratch, move", "--state DIR")
         self.check(self.rota("replay", ".rota/ok.yaml"), status, *words)
         with open(self.ledger, "rb") as file:
             self.assertEqual(file.read(), before)
@@ -130,7 +130,7 @@ class Ledger(FaultCase):
     def test_something_else(self):
         with open(self.ledger, "wb") as file:
             file.write(bytes(range(256)) * 40)
-        self.check(self.rota("run", "ok.yaml"), 10, "not a database", "to start anew, move")
+        self.check(self.rota("run", "ok.yaml"), 10, "not a database", "to start from scratch, move")
 
     def test_from_the_future(self):
         with sqlite3.connect(self.ledger) as database:
@@ -246,7 +246,7 @@ class Output(FaultCase):
             self.write("go", "")
             said = process.stderr.read()
             self.assertEqual(process.wait(LIMIT_S), 0, said)
-            self.assertIn("nobody reads the output any more", said)
+            self.assertIn("the reader of the output has closed it", said)
             self.assertEqual(self.read("ran"), "a\nc\n")
             self.assert_nothing_runs()
 

@@ -188,7 +188,7 @@ class Kill(RunCase):
         os.unlink(self.path(".rota/w.yaml/told"))
         done = self.rota("run", "w.yaml")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertIn("had succeeded before it was killed, and nobody was told; nothing is run", done.stdout)
+        self.assertIn("wf-1 had succeeded, but its process was killed before it could say so; nothing is run again", done.stdout)
         self.assertRegex(done.stdout, r"a +succeeded +1 ")
         self.assertEqual(self.read("ran"), "a\n")
         self.assertEqual(self.rota("run", "w.yaml").returncode, 0)  # Now it is a new run.

@@ -16,7 +16,7 @@ from support import LIMIT_S, ROOT, ROTA, RunCase, graph, stages  # noqa: E402
 HELD = "echo held; touch held; while [ ! -e go ]; do sleep 0.02; done; echo released"
 
 
-class VerbCase(RunCase):
+class SubcommandCase(RunCase):
     def ok(self, *arguments):
         done = self.rota(*arguments)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -55,7 +55,7 @@ class VerbCase(RunCase):
         self.assertEqual(process.returncode, 0, output)
 
 
-class WhileItRuns(VerbCase):
+class WhileItRuns(SubcommandCase):
     # C-2: from another terminal, without disturbing the run.
     def test_status_logs_explain_trace_and_replay(self):
         process = self.start_held()
@@ -109,10 +109,10 @@ class WhileItRuns(VerbCase):
         before = self.files(".rota")
         self.assertIn(".rota/w.yaml/ledger.db-wal", before, "the log was not brought in")
         self.assertRegex(self.ok("status"), r"w\.yaml +wf-1 w +interrupted ")
-        self.assertIn("`rota run` goes on where it stopped", self.ok("status", "w.yaml"))
+        self.assertIn("No process runs it now; `rota run` resumes it.", self.ok("status", "w.yaml"))
         done = self.rota("logs", "held", "-f")
         self.assertEqual((done.returncode, done.stdout), (0, "held\n"))
-        self.assertIn("nobody runs it any more", done.stderr)
+        self.assertIn("no process runs it now; `rota run` resumes it", done.stderr)
         self.ok("explain", "held")
         self.ok("trace")
         self.ok("replay")
@@ -137,7 +137,7 @@ class WhileItRuns(VerbCase):
             self.assertIsNone(looker.poll(), "a look has failed: " + self.read("said"))
 
 
-class Status(VerbCase):
+class Status(SubcommandCase):
     def test_nothing_there(self):
         self.assertIn("nothing was run in this folder", self.refused(3, "status"))
         self.assertIn("`rota run FILE` makes one", self.refused(3, "status", "."))
@@ -164,7 +164,7 @@ class Status(VerbCase):
             self.assertEqual([task["name"] for task in run["workflows"][0]["tasks"]], ["x"], where)
         (run,) = self.status("--all", "a.yaml")
         self.assertEqual([each["workflow"] for each in run["workflows"]], ["wf-2", "wf-1"])
-        self.assertIn("1 older runs are not shown; --all", self.ok("status", "a.yaml"))
+        self.assertIn("1 older run not shown; --all shows all runs.", self.ok("status", "a.yaml"))
         table = self.ok("status")
         self.assertRegex(table, r"a\.yaml +wf-2 a +succeeded .* 1 succeeded")
         self.assertRegex(table, r"b\.yaml +wf-1 b +failed .* 1 failed")
@@ -195,7 +195,7 @@ class Status(VerbCase):
         self.assertRegex(done.stdout, r"b\.yaml +wf-1 b +succeeded ")
 
 
-class Logs(VerbCase):
+class Logs(SubcommandCase):
     def run_three(self):
         self.write("w.yaml", graph("a: {run: printf \"one\\ntwo\\nthree\\n\"}",
                                    "b: {matrix: {i: [x, y]}, run: 'echo ${matrix.i}'}",
@@ -230,12 +230,12 @@ class Logs(VerbCase):
         self.assertIn("was skipped: its condition does not hold", self.rota("logs", "e").stderr)
         self.assertIn("did you mean", self.refused(3, "logs", "aa"))
         self.assertIn("it has had 2", self.refused(3, "logs", "c", "--attempt", "3"))
-        self.assertIn("none of these has failed", self.refused(3, "logs", "a", "--failed"))
+        self.assertIn("none of these tasks has failed", self.refused(3, "logs", "a", "--failed"))
         self.assertEqual(self.rota("logs", "a", "--attempt", "0").returncode, 2)
         self.assertEqual(self.rota("logs", "a", "--tail", "-1").returncode, 2)
 
 
-class Trace(VerbCase):
+class Trace(SubcommandCase):
     # C-2: slices of one track do not overlap, arrows go forward, counters are there.
     def test_a_run(self):
         self.write("w.yaml", graph("a: {run: sleep 0.05}", "b: {needs: a, matrix: {i: [1, 2, 3, 4]}, run: sleep 0.05}",
@@ -272,7 +272,7 @@ class Trace(VerbCase):
         self.assertIn("could not be written", self.refused(10, "trace", "-o", "no/such/folder.json"))
 
 
-class Small(VerbCase):
+class Small(SubcommandCase):
     # C-2: --json of the verbs that only look at a file.
     def test_json(self):
         self.write("w.yaml", graph("a: {run: 'true'}", "b: {needs: a, matrix: {i: [1, 2]}, run: 'true'}"))
@@ -288,11 +288,11 @@ class Small(VerbCase):
         self.assertFalse(problems["valid"])
         self.assertIn("bad.yaml:4:", problems["problems"][0])
 
-    def test_a_wrong_verb(self):
-        self.assertIn("did you mean 'status'?", self.refused(2, "statsu"))
+    def test_an_unknown_subcommand(self):
+        self.assertIn("unknown command 'statsu'; did you mean 'status'?", self.refused(2, "statsu"))
 
 
-class Completion(VerbCase):
+class Completion(SubcommandCase):
     def complete(self, *words):
         """What bash offers for the last of the words."""
         quoted = " ".join("'" + word + "'" for word in words)
@@ -340,7 +340,7 @@ class Completion(VerbCase):
         self.assertEqual(self.rota("completion", "tcsh").returncode, 2)
 
 
-class ManPage(VerbCase):
+class ManPage(SubcommandCase):
     # The page that is installed is one that man(1) has no complaint about.
     def test_no_warnings(self):
         page = os.path.join(ROOT, "docs", "man", "rota.1")

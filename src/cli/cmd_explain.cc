@@ -83,7 +83,7 @@ Result<void> choose_task(ExplainOptions& options) {
   std::vector<std::string> tasks;
   if (!options.task.empty()) tasks.push_back(options.task);
   if (options.log.empty()) {
-    sort_out(options.where, tasks);
+    separate_where(options.where, tasks);
   } else {
     if (!options.where.empty()) tasks.insert(tasks.begin(), options.where);
     options.where = options.log;

@@ -288,7 +288,7 @@ Subcommand logs_subcommand() {
                    "rota logs nightly.yaml 'train[3]' -f   # follow it until it has ended",
                    "rota logs --failed --tail 20           # the last lines of each failed task"},
       .run = [options](Output& output) -> Result<int> {
-        sort_out(options->where, options->tasks);
+        separate_where(options->where, options->tasks);
         Result<void> done = Logs(*options, output).run();
         output.flush();  // Before an error that goes to standard error.
         ROTA_TRY(std::move(done));

@@ -18,7 +18,7 @@ void Timeline::add(const fleet::TaskAssigned& event, fleet::TaskId task, std::ui
   made.log_attempt = event.attempt;
   made.assigned_ns = made.ready_ns = record.wall_ns;
   made.why = fleet::explain_assignment(event, state);
-  // A workflow that this very record forgot has no names any more.
+  // If this record has also removed the workflow, its tasks have no names any more.
   if (const fleet::Task* found = state.find(task)) {
     made.ready_ns = std::min(found->since_ns, record.wall_ns);
     made.name = state.at(task.workflow()).name_of(*found);
@@ -31,7 +31,7 @@ void Timeline::end(fleet::TaskId task, const fleet::Record& record, std::string 
   const auto found = by_task_.find(task);
   if (found == by_task_.end()) return;
   Attempt& attempt = attempts_[found->second.back()];
-  if (attempt.ended_ns != 0) return;  // It was not running.
+  if (attempt.ended_ns != 0) return;  // No attempt was running.
   attempt.ended_ns = record.wall_ns;
   attempt.end = std::move(how);
   attempt.message = std::move(message);
@@ -49,7 +49,7 @@ void Timeline::see(const fleet::Record& record, const fleet::State& state) {
     }
     fleet::each_begun(event, state, [&](fleet::TaskId task, std::uint32_t) {
       const auto found = by_task_.find(task);
-      if (found == by_task_.end()) return;  // It was assigned before the first record that was seen.
+      if (found == by_task_.end()) return;  // It was assigned before the first record of this log.
       Attempt& attempt = attempts_[found->second.back()];
       if (attempt.begun_ns != 0 || attempt.ended_ns != 0) return;
       attempt.begun_ns = record.wall_ns;

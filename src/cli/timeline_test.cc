@@ -1,4 +1,4 @@
-// When attempts ran, by the log; and the trace that is made of it.
+// When attempts ran according to the log, and the trace that is written from it.
 #include "cli/timeline.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::int64_t kStart = 1'794'000'000 * kSecond;
 
-// A brain that is told things, and a log of it.
+// A brain that executes commands, and its timeline.
 class Told {
  public:
   void execute(fleet::Command command, std::int64_t seconds) {
@@ -51,7 +51,7 @@ class Told {
   RunLog log;
 };
 
-// Two at once, the third after the first; that one fails once.
+// Two tasks run at once, the third after the first; the third fails once.
 void tell_a_run(Told& told) {
   told.worker("a", 2000);
   told.submit(1);
@@ -73,7 +73,7 @@ TEST(Timeline, AttemptsAndTheirTimes) {
   EXPECT_THAT(first->why, HasSubstr("worker 'a'"));
   const Attempt* failed = timeline.find(Told::task(2), 1);
   ASSERT_NE(failed, nullptr);
-  EXPECT_EQ(failed->begun_ns, kStart + 11 * kSecond) << "there was room only then";
+  EXPECT_EQ(failed->begun_ns, kStart + 11 * kSecond) << "there were no free CPUs before";
   EXPECT_EQ(failed->ready_ns, kStart + kSecond);
   EXPECT_EQ(failed->end, "requeued: failed");
   EXPECT_EQ(failed->message, "oh no");

@@ -8,16 +8,27 @@
 #include <string>
 #include <vector>
 
-#include "base/json_text.h"
+#include "base/json_writer.h"
 #include "base/trace_events.h"
 
 namespace rota::cli {
 
 namespace {
 
-// A stage of thousands that needs a stage of thousands has one arrow for each of its tasks, from the last that ended;
-// at the bound there are no more, and "needs" among the arguments still says it.
+// If a stage of thousands of tasks needs another such stage, each of its tasks has one arrow, from the task that ended
+// last. Beyond this limit no more arrows are drawn; the argument "needs" of a slice still has the dependency.
 constexpr std::size_t kMostArrows = 50'000;
+
+// The members of a JSON object without its braces, as TraceEvents takes them.
+template <class Write>
+std::string members(Write&& write) {
+  std::string object;
+  JsonWriter json(object);
+  json.begin_object();
+  write(json);
+  json.end_object();
+  return object.substr(1, object.size() - 2);
+}
 
 struct Placed {
   const Attempt* attempt = nullptr;
@@ -34,13 +45,13 @@ class Writer {
   std::size_t run() {
     choose();
     place();
-    std::string other =
-        "\"slices\":" + std::to_string(slices_.size()) + ",\"from_wall_ns\":" + std::to_string(origin_ns_);
     std::string process = "rota";
-    if (const fleet::Workflow* workflow = state_.find(only_)) {
-      process = workflow->spec.name + " (" + only_.to_string() + ")";
-      other += ",\"workflow\":\"" + only_.to_string() + "\"";
-    }
+    const fleet::Workflow* workflow = state_.find(only_);
+    if (workflow != nullptr) process = workflow->spec.name + " (" + only_.to_string() + ")";
+    const std::string other = members([&](JsonWriter& json) {
+      json.field("slices", slices_.size()).field("from_wall_ns", origin_ns_);
+      if (workflow != nullptr) json.field("workflow", only_.to_string());
+    });
     trace_.begin(other, process);
     tracks();
     for (const Placed& each : slices_) slice(each);
@@ -51,7 +62,7 @@ class Writer {
   }
 
  private:
-  // Attempts that had room at a worker, in the order in which they began.
+  // Attempts that began, in the order of their start.
   void choose() {
     const fleet::Workflow* workflow = state_.find(only_);
     origin_ns_ = workflow != nullptr ? workflow->submitted_ns : log_.timeline.first_ns();
@@ -62,7 +73,7 @@ class Writer {
       origin_ns_ = std::min(origin_ns_, attempt.begun_ns);
       slices_.push_back({&attempt, attempt.begun_ns, std::max(end_ns, attempt.begun_ns), 0});
     }
-    // Those that began together in the order of their assignment: they are elements of one vector.
+    // Attempts with the same start are sorted by their assignment, which is their order in the timeline's vector.
     std::sort(slices_.begin(), slices_.end(), [](const Placed& a, const Placed& b) {
       return a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns : a.attempt < b.attempt;
     });
@@ -99,40 +110,35 @@ class Writer {
 
   void slice(const Placed& each) {
     const Attempt& attempt = *each.attempt;
-    std::string arguments = "\"task\":\"" + attempt.task.to_string() +
-                            "\",\"attempt\":" + std::to_string(attempt.attempt) + ",\"outcome\":";
-    append_json_string(arguments, attempt.ended_ns == 0 ? "running" : attempt.end);
-    arguments += ",\"wait_ns\":" + std::to_string(std::max<std::int64_t>(attempt.begun_ns - attempt.ready_ns, 0));
-    arguments += ",\"why\":";
-    append_json_string(arguments, attempt.why);
-    if (!attempt.message.empty()) {
-      arguments += ",\"message\":";
-      append_json_string(arguments, attempt.message);
-    }
-    if (const fleet::Task* task = state_.find(attempt.task)) {
+    const std::string arguments = members([&](JsonWriter& json) {
+      json.field("task", attempt.task.to_string())
+          .field("attempt", attempt.attempt)
+          .field("outcome", attempt.ended_ns == 0 ? std::string("running") : attempt.end)
+          .field("wait_ns", std::max<std::int64_t>(attempt.begun_ns - attempt.ready_ns, 0))
+          .field("why", attempt.why);
+      if (!attempt.message.empty()) json.field("message", attempt.message);
+      const fleet::Task* task = state_.find(attempt.task);
+      if (task == nullptr) return;
       const fleet::WorkflowSpec& spec = state_.at(attempt.task.workflow()).spec;
-      arguments += ",\"needs\":[";
-      for (const std::uint32_t need : spec.stages[task->stage].needs) {
-        if (arguments.back() != '[') arguments += ',';
-        append_json_string(arguments, spec.stages[need].name);
-      }
-      arguments += ']';
-    }
+      json.key("needs").begin_array();
+      for (const std::uint32_t need : spec.stages[task->stage].needs) json.value(spec.stages[need].name);
+      json.end_array();
+    });
     trace_.slice(each.track, each.begin_ns - origin_ns_, each.end_ns - origin_ns_, attempt.name, arguments);
   }
 
-  // To a task's first attempt, from the task that was the last to end of each stage that it needs.
+  // Arrows to the first attempt of a task, from the task that ended last in each stage that it needs.
   void arrows(const Placed& each) {
     const Attempt& attempt = *each.attempt;
     const fleet::Task* task = state_.find(attempt.task);
     if (task == nullptr || attempt.attempt != 1) return;
     for (const std::uint32_t need : state_.at(attempt.task.workflow()).spec.stages[task->stage].needs) {
       const auto found = last_of_stage_.find({attempt.task.workflow(), need});
-      // Of a run that was retried the one before may have run again, later.
+      // In a retried run, the earlier task may have run again later.
       if (found == last_of_stage_.end() || found->second->end_ns > each.begin_ns) continue;
       if (++arrows_ > kMostArrows) return;
       const Placed& from = *found->second;
-      // Within the slice that it comes from: its last nanosecond.
+      // The arrow starts within its slice, at the last nanosecond.
       trace_.arrow(arrows_, "needs", from.track, std::max(from.end_ns - 1, from.begin_ns) - origin_ns_, each.track,
                    each.begin_ns - origin_ns_);
     }
@@ -156,7 +162,7 @@ class Writer {
   TraceEvents trace_;
   std::int64_t origin_ns_ = 0;
   std::vector<Placed> slices_;
-  std::map<fleet::WorkerId, std::uint32_t> first_;  // Of its tracks.
+  std::map<fleet::WorkerId, std::uint32_t> first_;  // The first track of each worker.
   std::map<fleet::WorkerId, std::uint32_t> count_;
   std::map<std::pair<fleet::WorkflowId, std::uint32_t>, const Placed*> last_of_stage_;
   std::size_t arrows_ = 0;

@@ -28,8 +28,8 @@ class Fleet {
     for (std::uint64_t i = 0; i < workers; ++i) {
       fleet::RegisterWorker worker;
       worker.worker.name = "worker-" + std::to_string(i);
-      worker.worker.cpu_millis = 1000;  // One task at a time, on ten kinds of machine.
-      worker.worker.memory_bytes = static_cast<std::int64_t>(8 + i % 10) << 30;
+      worker.worker.resources.cpu_millis = 1000;  // One task at a time, on ten kinds of machine.
+      worker.worker.resources.memory_bytes = static_cast<std::int64_t>(8 + i % 10) << 30;
       worker.worker.cost_microdollars_per_hour = 100'000 * static_cast<std::int64_t>(1 + i % 10);
       must(worker);
     }
@@ -40,7 +40,8 @@ class Fleet {
     fleet::SubmitWorkflow submission;
     submission.workflow.name = "flat";
     submission.workflow.templates.resize(1);
-    submission.workflow.templates[0].type = type;
+    submission.workflow.templates[0].spec.type = type;
+    submission.workflow.templates[0].spec.program = rota::model::ProgramSpec{.shell = "true"};
     submission.workflow.stages.resize(1);
     submission.workflow.stages[0].name = "work";
     if (count > 1) submission.workflow.stages[0].items.assign(count, "{}");
@@ -65,10 +66,13 @@ class Fleet {
     if (running_.empty()) return false;
     random_ = random_ * 6364136223846793005u + 1442695040888963407u;
     const std::size_t at = (random_ >> 33) % running_.size();
-    const fleet::Member done = running_[at];
+    const rota::model::AttemptId done = running_[at];
     running_[at] = running_.back();
     running_.pop_back();
-    must(fleet::ReportSucceeded{done.task, done.attempt, "null"});
+    fleet::ReportEnded report{done.task, done.attempt, {}};
+    report.outcome.end = rota::model::AttemptEnd::kSucceeded;
+    report.outcome.started_ns = report.outcome.ended_ns = now_;
+    must(std::move(report));
     return true;
   }
 
@@ -79,7 +83,7 @@ class Fleet {
   fleet::Record record_;
   std::string bytes_;
   rota::Hash128 chain_ = fleet::first_chain();
-  std::vector<fleet::Member> running_;
+  std::vector<rota::model::AttemptId> running_;
   std::int64_t now_ = 1'000'000'000;
   std::uint64_t random_ = 1;
 };
@@ -150,9 +154,10 @@ Figures chain(unsigned, std::uint64_t count) {
   fleet::SubmitWorkflow submission;
   submission.workflow.name = "deep";
   submission.workflow.templates.resize(1);
+  submission.workflow.templates[0].spec.program = rota::model::ProgramSpec{.shell = "true"};
   submission.workflow.stages.resize(count);
   for (std::uint64_t i = 0; i < count; ++i) {
-    fleet::Stage& stage = submission.workflow.stages[i];
+    model::Stage& stage = submission.workflow.stages[i];
     stage.name = "s" + std::to_string(i);
     if (i > 0) stage.needs.push_back(static_cast<std::uint32_t>(i - 1));
   }

@@ -11,15 +11,16 @@
 #include "bus/local.h"
 #include "common/disk.h"
 #include "fleet/event.h"
-#include "fleet/spec.h"
 #include "host/host.h"
 #include "ledger/disk_ledger.h"
+#include "model/workflow_spec.h"
 #include "rota.h"
 #include "rota/worker.h"
 
 namespace {
 
 namespace fleet = rota::fleet;
+namespace model = rota::model;
 namespace ledger = rota::ledger;
 using bench::Figures;
 using ledger::Durability;
@@ -55,8 +56,11 @@ class Fleet {
     options.policy->max_queue_per_worker = 500;
     host_ = std::make_unique<rota::host::Host>(*ledger_, bus_.host(), std::move(options), &watcher_);
     rota::WorkerOptions worker_options;
-    worker_options.hardware = rota::Hardware{.cpu_millis = threads * 1000, .memory_bytes = 1 << 30, .gpus = 0};
-    worker_options.commands = false;
+    worker_options.spec.name = "local";
+    worker_options.spec.resources.cpu_millis = threads * 1000;
+    worker_options.spec.resources.memory_bytes = 1 << 30;
+    worker_options.detect_resources = false;
+    worker_options.spec.programs = false;
     worker_ = std::make_unique<rota::Worker>(std::move(worker_options));
     const auto handled = worker_->handle("noop", [this](rota::TaskContext&) -> std::string {
       started_ns_.store(bench::now_ns(), std::memory_order_relaxed);
@@ -78,7 +82,7 @@ class Fleet {
   Fleet& operator=(const Fleet&) = delete;
 
   // To its end.
-  void run(const fleet::WorkflowSpec& spec) {
+  void run(const model::WorkflowSpec& spec) {
     watcher_.ended.reset();
     if (const auto done = host_->execute(fleet::SubmitWorkflow{{}, spec}); !done.ok()) {
       bench::fail(done.error().to_string());
@@ -110,19 +114,18 @@ class Fleet {
   bench::fiber::Task<rota::Result<void>> hosting_, working_;
 };
 
-fleet::WorkflowSpec empty_spec() {
-  fleet::WorkflowSpec spec;
+model::WorkflowSpec empty_spec() {
+  model::WorkflowSpec spec;
   spec.name = "bench";
   spec.user = "bench";
   spec.templates.emplace_back();
-  spec.templates.back().type = "noop";
-  spec.templates.back().payload = R"({"kind":"handler"})";
+  spec.templates.back().spec.type = "noop";
   return spec;
 }
 
-fleet::WorkflowSpec flat(std::uint64_t count) {
-  fleet::WorkflowSpec spec = empty_spec();
-  fleet::Stage& stage = spec.stages.emplace_back();
+model::WorkflowSpec flat(std::uint64_t count) {
+  model::WorkflowSpec spec = empty_spec();
+  model::Stage& stage = spec.stages.emplace_back();
   stage.name = "flat";
   for (std::uint64_t i = 0; i < count; ++i) stage.items.push_back("{\"i\":" + std::to_string(i) + "}");
   return spec;
@@ -130,23 +133,23 @@ fleet::WorkflowSpec flat(std::uint64_t count) {
 
 // Stages of one task each, task i behind needs(i).
 template <typename Needs>
-fleet::WorkflowSpec of_stages(std::uint64_t count, const Needs& needs) {
-  fleet::WorkflowSpec spec = empty_spec();
+model::WorkflowSpec of_stages(std::uint64_t count, const Needs& needs) {
+  model::WorkflowSpec spec = empty_spec();
   for (std::uint64_t i = 0; i < count; ++i) {
-    fleet::Stage& stage = spec.stages.emplace_back();
+    model::Stage& stage = spec.stages.emplace_back();
     stage.name = "s" + std::to_string(i);
     stage.needs = needs(static_cast<std::uint32_t>(i));
   }
   return spec;
 }
 
-fleet::WorkflowSpec chain(std::uint64_t count) {
+model::WorkflowSpec chain(std::uint64_t count) {
   return of_stages(
       count, [](std::uint32_t i) { return i == 0 ? std::vector<std::uint32_t>{} : std::vector<std::uint32_t>{i - 1}; });
 }
 
 // Each task behind three of the layer before.
-fleet::WorkflowSpec layers(std::uint64_t count) {
+model::WorkflowSpec layers(std::uint64_t count) {
   return of_stages(count, [](std::uint32_t i) {
     std::vector<std::uint32_t> needs;
     if (i < kWidth) return needs;
@@ -172,7 +175,7 @@ double with_fleet(unsigned threads, Durability durability, const Body& body) {
 }
 
 // Microseconds a task from the submission until its workflow's end is durable.
-Figures run_spec(unsigned threads, const fleet::WorkflowSpec& spec, std::uint64_t count) {
+Figures run_spec(unsigned threads, const model::WorkflowSpec& spec, std::uint64_t count) {
   Figures figures;
   for (const Durability durability : kDurabilities) {
     figures.push_back(with_fleet(threads, durability, [&](Fleet& fleet) {
@@ -200,7 +203,7 @@ Figures run_layers(unsigned threads, std::uint64_t count) {
 // all are shorter.
 Figures run_start(unsigned threads, std::uint64_t count) {
   Figures figures;
-  const fleet::WorkflowSpec spec = flat(1);
+  const model::WorkflowSpec spec = flat(1);
   for (const Durability durability : kDurabilities) {
     figures.push_back(with_fleet(threads, durability, [&](Fleet& fleet) {
       fleet.run(spec);

@@ -23,7 +23,7 @@ std::unique_ptr<ledger::DiskLedger> open_at(const std::string& path, ledger::Dur
 
 // Appends `count` records, each group when the one before is durable.
 void append(ledger::Ledger& log, std::uint64_t count, std::uint64_t group) {
-  std::vector<ledger::Record> records;
+  std::vector<ledger::RecordBytes> records;
   for (std::uint64_t done = 0; done < count; done += records.size()) {
     records.clear();
     const std::uint64_t next = log.submitted_index() + 1;
@@ -73,7 +73,7 @@ Figures run_recover(unsigned threads, std::uint64_t count) {
       for (std::uint64_t next = log->first_index(); next <= log->last_index();) {
         const auto some = log->read(next, 10'000);
         if (!some.ok() || some->empty()) bench::fail("a record cannot be read");
-        for (const ledger::Record& record : *some) sum += record.index + record.bytes.size();
+        for (const ledger::RecordBytes& record : *some) sum += record.index + record.bytes.size();
         next += some->size();
       }
       return static_cast<double>(bench::now_ns() - start) / 1e9;

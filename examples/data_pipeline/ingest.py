@@ -1,4 +1,4 @@
-"""Makes a day's sales, the same ones every time, and cuts them into parts: one CSV file each."""
+"""Generates one day of sales, the same every time, and splits them into parts, one CSV file each."""
 
 import argparse
 import json
@@ -18,7 +18,7 @@ files = []
 for part in range(options.parts):
     path = os.path.join(options.out, f"part-{part}.csv")
     rows = options.rows // options.parts + (1 if part < options.rows % options.parts else 0)
-    # Written beside and moved into place, so that nobody ever sees half a file.
+    # Written under another name and then renamed, so that no reader sees half a file.
     with open(path + ".new", "w", encoding="utf-8") as file:
         file.write("city,pieces,cents\n")
         file.writelines(f"{dice.choice(CITIES)},{dice.randint(1, 9)},{dice.randint(100, 9999)}\n" for _ in range(rows))

@@ -1,4 +1,4 @@
-"""Joins what the parts came to. They arrive as inputs: JSON in $ROTA_INPUTS, or in a file if they are many."""
+"""Joins the sums of the parts. They arrive as inputs: JSON in $ROTA_INPUTS, or in a file if they are large."""
 
 import json
 import os
@@ -16,7 +16,7 @@ for part in inputs["parts"]:
         for key in city:
             city[key] += sums[key]
 result = {"rows": sum(part["rows"] for part in inputs["parts"]), "rows_expected": inputs["rows"], "cities": cities}
-# A result may also go to this file; then whatever is printed is only output.
+# A result can also be written to this file; then everything that is printed is only output.
 with open(os.environ["ROTA_RESULT"], "w", encoding="utf-8") as file:
     json.dump(result, file)
 print(f"{result['rows']} rows of {len(cities)} cities")

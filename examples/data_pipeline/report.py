@@ -1,4 +1,4 @@
-"""Writes the report, for a person."""
+"""Writes the report as text."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Sums up one part, by city. Tells how far it is: lines on the descriptor $ROTA_FD."""
+"""Sums up one part by city, and reports its progress as lines on the descriptor $ROTA_FD."""
 
 import csv
 import json

@@ -1,5 +1,5 @@
-// An echo server that cannot be starved, flooded or filled up, and that holds 100,000 connections, a task each.
-// server.h says how; docs/fibers.md builds it step by step. `echo --help` says how to use it.
+// An echo server that cannot be starved, flooded or filled up, and that holds 100,000 connections, one task each.
+// server.h explains the limits; docs/fibers.md builds it step by step. `echo --help` lists the options.
 #include <sys/signalfd.h>
 
 #include <csignal>
@@ -17,13 +17,13 @@ namespace {
 constexpr const char* kUsage =
     "usage: echo [options]\n"
     "  --port N         listens on 127.0.0.1:N; 0, the default, is a free port, which is printed\n"
-    "  --idle-ms N      drops a client after so long a silence; 60000\n"
-    "  --burst N        echoes that a client has at once, and again each second; 1000\n"
-    "  --clients N      serves so many at a time; 100000\n"
-    "  --workers N      threads; one a core\n"
+    "  --idle-ms N      drops a client that is silent for this long; 60000\n"
+    "  --burst N        echoes that a client may request at once, refilled each second; 1000\n"
+    "  --clients N      clients served at a time, at most; 100000\n"
+    "  --workers N      threads; one per core\n"
     "  --self-test [N]  opens N connections to itself, 100000 if N is not given, and checks every echo\n"
-    "  --sockets N      how many of these are real, at most; 20000. The rest are in-process\n"
-    "SIGINT and SIGTERM stop it: echoes that have begun are finished.\n";
+    "  --sockets N      how many of these are real sockets, at most; 20000. The rest are in-process\n"
+    "SIGINT and SIGTERM stop it: echoes that have started are finished.\n";
 
 struct Options {
   Limits limits;
@@ -33,7 +33,7 @@ struct Options {
   std::uint32_t sockets = kMostSockets;
 };
 
-// A whole number in its range, or the end of the program with a sentence.
+// A whole number in its range; otherwise ends the program with a message.
 long number(const char* text, std::string_view what, long least, long most) {
   char* end = nullptr;
   const long value = std::strtol(text, &end, 10);
@@ -77,7 +77,7 @@ Options read_options(int argc, char** argv) {
   return options;
 }
 
-// Waits, as any task waits, for one of the signals that main() has blocked.
+// Waits, by parking the task, for one of the signals that main() has blocked.
 Result<void> stop_on_signal(Server& server, const sigset_t& signals) {
   ROTA_TRY_ASSIGN(Descriptor arriving, Descriptor::adopt(signalfd(-1, &signals, SFD_CLOEXEC)));
   signalfd_siginfo signal;
@@ -118,7 +118,7 @@ int main(int argc, char** argv) {
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
-  // Blocked before the workers exist, so that they are blocked in every thread and wait for the task that reads them.
+  // Blocked before the thread workers exist, so that the signals are blocked in every thread until a task reads them.
   if (options.self_test == 0) pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
   Config config;

@@ -1,4 +1,4 @@
-// Goal: the server holds `connections` connections at once, each a task parked in its read, and answers each of them.
+// Goal: the server holds `connections` connections at once, each a task that is parked in its read, and answers each.
 // Method: as many are real loopback connections as asked for and as the limit of open files allows, at two descriptors
 // each. The rest are in-process: the same handler in a task of its own, parked on a channel instead of a socket.
 #include "self_test.h"
@@ -17,7 +17,7 @@ namespace echo {
 
 namespace {
 
-constexpr std::chrono::seconds kPatience = 60s;  // With an answer, before it counts as missing.
+constexpr std::chrono::seconds kPatience = 60s;  // How long an answer may take before it counts as missing.
 constexpr std::uint32_t kSpareFiles = 64;        // Descriptors for everything but connections.
 constexpr int kRounds = 3;
 
@@ -36,7 +36,7 @@ std::uint64_t resident_bytes() {
   return resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-// Raises the soft limit of open files to the hard one, and returns it.
+// Raises the soft limit of open files to the hard limit, and returns it.
 std::uint64_t open_files_limit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 256;
@@ -58,7 +58,7 @@ class Stopwatch {
 
 class Clients {
  public:
-  // Opens them all. Returns what went wrong.
+  // Opens all connections. Returns the first error.
   Result<void> connect(Server& server, std::uint32_t sockets, std::uint32_t channels) {
     ROTA_TRY_ASSIGN(const Address address, Address::ip("127.0.0.1", server.port()));
     for (std::uint32_t i = 0; i < sockets; ++i) {
@@ -73,7 +73,7 @@ class Clients {
     return {};
   }
 
-  // A message to each, then an answer from each; returns how many were what was sent.
+  // Sends a message to each, then reads an answer from each; returns how many answers equal the message.
   std::uint64_t round(int number) {
     const auto text = [number](std::size_t i) { return std::to_string(number) + ":" + std::to_string(i); };
     for (std::size_t i = 0; i < streams_.size(); ++i) (void)streams_[i].write_all(text(i), kPatience);
@@ -101,7 +101,7 @@ bool expect(bool right, const char* what) {
   return right;
 }
 
-// Runs body(server) beside a server of its own.
+// Runs body(server) beside a new server.
 template <class F>
 bool with_server(const Limits& limits, F&& body) {
   Server server(limits);
@@ -130,14 +130,14 @@ bool hold_many(Runtime& runtime, std::uint32_t connections, std::uint32_t most_s
   std::printf("  %u in-process connections (no file: a channel each way, the same handler)\n", channels);
   Clients clients;
   Stopwatch watch;
-  // A seat more: the server keeps one for whoever it accepts next.
+  // One seat more: the server holds one for the next connection that it accepts.
   const bool right = with_server({.idle = 600s, .clients = connections + 1}, [&](Server& server) {
     const std::uint64_t before = resident_bytes();
     if (const Result<void> opened = clients.connect(server, sockets, channels); !opened.ok()) {
       std::printf("  NOT opened: %s\n", opened.error().to_string().c_str());
       return false;
     }
-    // When the first round is answered, each handler has begun, and waits, or is about to, for more.
+    // When the first round is answered, each handler has started, and waits, or is about to wait, for the next message.
     std::uint64_t echoed = clients.round(0);
     const std::uint64_t held = server.open();
     const std::uint64_t stacks = runtime.stats().stacks_live;
@@ -145,11 +145,11 @@ bool hold_many(Runtime& runtime, std::uint32_t connections, std::uint32_t most_s
     std::printf("  %llu tasks held, %llu stacks, %.1f s to get there\n", static_cast<unsigned long long>(held),
                 static_cast<unsigned long long>(stacks), watch.seconds());
     std::printf(
-        "  %.0f MiB resident more than before: %.1f KiB a task, both ends of its connection included;"
-        " the kernel's socket buffers are not\n",
+        "  %.0f MiB resident more than before: %.1f KiB per task, including both ends of its connection,"
+        " excluding the kernel's socket buffers\n",
         mebibytes(grown), static_cast<double>(grown) / 1024 / connections);
     for (int i = 1; i < kRounds; ++i) echoed += clients.round(i);
-    std::printf("  %llu echoes checked, %d a connection; the last %d rounds took %.1f s\n",
+    std::printf("  %llu echoes checked, %d per connection; the last %d rounds took %.1f s\n",
                 static_cast<unsigned long long>(echoed), kRounds, kRounds - 1, watch.seconds());
     const bool all_held = expect(held == connections && stacks >= connections, "every connection was held at once");
     return expect(echoed == std::uint64_t{connections} * kRounds, "every echo was what was sent") && all_held;
@@ -172,8 +172,8 @@ bool drop_bad_ones() {
     Result<TcpStream> idle = TcpStream::connect("127.0.0.1", server.port(), kPatience);
     Result<TcpStream> flood = TcpStream::connect("127.0.0.1", server.port(), kPatience);
     if (!idle.ok() || !flood.ok()) return expect(false, "two clients connect");
-    // One that waits for each answer gets `burst` of them in the first second, and then it is out. On a machine so slow
-    // that a second passes first it gets more, but not for ever.
+    // A client that waits for each answer gets `burst` of them in the first second, and is then out of budget. On a
+    // machine so slow that a second passes first it gets more, but not forever.
     std::byte byte{};
     std::uint32_t answers = 0;
     while (answers < 1'000'000 && flood->write_all(std::span<const std::byte>(&byte, 1), kPatience).ok()) {

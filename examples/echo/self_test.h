@@ -1,4 +1,4 @@
-// echo --self-test: the server under as many clients as asked for, in one process.
+// echo --self-test: the server with the requested number of clients, in one process.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 namespace echo {
 
-// How many of the connections are real, at most. One address has some 28,000 ports for those who connect to it.
+// How many of the connections are real sockets, at most. One address has about 28,000 ports for its clients.
 inline constexpr std::uint32_t kMostSockets = 20'000;
 
-// Prints what it saw. Returns 0 if everything was as it should be.
+// Prints what it measured. Returns 0 if every check passed.
 int self_test(rota::fiber::Runtime& runtime, std::uint32_t connections, std::uint32_t most_sockets);
 
 }  // namespace echo

@@ -9,7 +9,7 @@ namespace echo {
 
 namespace {
 
-// What channels throw in a cancelled task, as the Result that sockets return.
+// Converts what channels throw in a cancelled task into the Result that sockets return.
 template <class F>
 auto as_result(F&& f) -> decltype(f()) {
   try {
@@ -56,7 +56,7 @@ Result<void> Server::listen(std::uint16_t port) {
   return {};
 }
 
-// An echo is a read and a write. Ops are no bound of their own here: an echo uses two and the look at the clock.
+// An echo is a read and a write. Ops are not a separate bound here: an echo uses two, plus one for reading the clock.
 Budget Server::client_budget() const {
   const auto pairs = static_cast<std::uint16_t>(2 * limits_.burst);
   return {.ops = 64U * (limits_.burst + 1U), .memory = 1 << 16, .channel_ops = pairs, .syscalls = pairs};
@@ -70,7 +70,7 @@ End Server::end_of(ErrorCode code) const {
       return End::kLeft;
     case ErrorCode::kBudgetExhausted:
       return End::kFlooded;
-    case ErrorCode::kCancelled:  // By stop(), or by its budget: nobody else cancels a connection.
+    case ErrorCode::kCancelled:  // By stop() or by its budget; nothing else cancels a connection.
       return stopping_ ? End::kStopped : End::kFlooded;
     default:
       return End::kBroken;
@@ -92,7 +92,7 @@ End Server::serve(Wire& wire) {
     }();
     if (!sent.ok()) return end_of(sent.code());
     echoes_.fetch_add(1, std::memory_order_relaxed);
-    if (now() - filled >= 1s) {  // To the brim, not above it: who was quiet for an hour may not flood for an hour.
+    if (now() - filled >= 1s) {  // Refilled, not added: an hour of silence does not pay for an hour of flooding.
       filled = now();
       const Budget left = current_budget();
       Budget missing = full;
@@ -106,7 +106,7 @@ End Server::serve(Wire& wire) {
   return End::kStopped;
 }
 
-// REQUIRES: a seat is taken for it. Gives it back when the connection ends.
+// REQUIRES: a seat has been acquired for it. Releases the seat when the connection ends.
 template <class Wire>
 void Server::launch(Wire wire) {
   open_.fetch_add(1);
@@ -119,7 +119,7 @@ void Server::launch(Wire wire) {
       End end = End::kBroken;
       try {
         end = serve(wire);
-      } catch (...) {  // An exception would be a failure of the nursery, and so the end of everybody else.
+      } catch (...) {  // An exception would fail the nursery and thereby end all other connections.
       }
       ended_[static_cast<std::size_t>(end)].fetch_add(1);
       leave();
@@ -147,7 +147,7 @@ void Server::accept_all() {
     }
     seats_.release();
     if (stream.code() == ErrorCode::kCancelled) return;
-    // No descriptors left, or a client that gave up: the next one may have more luck.
+    // No descriptors left, or a client that gave up: try again with the next client.
     if (!std::exchange(told, true)) std::fprintf(stderr, "echo: %s\n", stream.error().to_string().c_str());
     if (!sleep_for(10ms).ok()) return;
   }
@@ -157,14 +157,14 @@ void Server::run() {
   Nursery clients(NurseryOptions{.default_child = client_budget(), .on_exhausted = OnExhausted::kCancel});
   clients_ = &clients;
   {
-    // A nursery inside another one meters as that does, unless it says otherwise: this one spawns, and never runs out.
+    // A nursery inside another one inherits its metering unless it sets its own: this one spawns, and is recharged.
     constexpr Budget kSlice{.ops = 1'000'000, .spawn_count = 10'000, .channel_ops = 10'000, .syscalls = 10'000};
     Nursery accepting(NurseryOptions{.default_child = kSlice, .on_exhausted = OnExhausted::kRecharge});
     accepting.launch([this] { accept_all(); });
     started_.set();
     stop_.wait();
     accepting.cancel();
-    (void)accepting.close();  // Says Cancelled, which we know.
+    (void)accepting.close();  // Returns Cancelled, as expected.
   }
   (void)listener_.close();
   stopping_ = true;

@@ -1,11 +1,11 @@
-// The echo server: a task a connection, and nothing that a client does harms another one.
+// The echo server: one task per connection, and nothing that a client does harms another client.
 //
-// What a client may do is bounded on every side:
-//   silence   it is dropped after Limits::idle, and so is one that does not take its answers.
-//   floods    its task has a budget for `burst` echoes, filled up again each second. A client that wants more runs out,
-//             its task is cancelled, and that is its end: OnExhausted::kCancel.
+// Every client is bounded:
+//   silence   a client is dropped after Limits::idle, and so is one that does not read its answers.
+//   floods    its task has a budget for `burst` echoes, refilled each second. If a client exceeds it, its task is
+//             cancelled and the connection ends: OnExhausted::kCancel.
 //   numbers   at most `clients` are served at a time; the rest wait in the listener's backlog.
-// A connection is anything with read_some() and write_all() as a Descriptor has them: a TcpStream, or a ChannelWire.
+// A connection is any type with read_some() and write_all() like a Descriptor's: a TcpStream, or a ChannelWire.
 //
 // Thread safety: run() in one task; everything else from any task.
 #pragma once
@@ -28,13 +28,13 @@ using rota::Result;
 struct Limits {
   std::chrono::nanoseconds idle = 60s;
   std::uint16_t burst = 1000;       // Echoes at once, and that many more each second. At most 30,000.
-  std::uint32_t clients = 100'000;  // At a time, the one that is accepted next included.
+  std::uint32_t clients = 100'000;  // At a time, including the one that is accepted next.
 };
 
 enum class End : std::uint8_t { kLeft, kIdle, kFlooded, kStopped, kBroken };
 inline constexpr int kEndCount = 5;
 
-// A connection inside the process: a channel each way, with room for one message.
+// A connection inside the process: one channel in each direction, with room for one message.
 class ChannelWire {
  public:
   ChannelWire(Channel<std::string> in, Channel<std::string> out) : in_(std::move(in)), out_(std::move(out)) {}
@@ -44,21 +44,21 @@ class ChannelWire {
  private:
   Channel<std::string> in_;
   Channel<std::string> out_;
-  std::string rest_;  // Of a message that was larger than the buffer.
+  std::string rest_;  // The remainder of a message that was larger than the buffer.
 };
 
 class Server {
  public:
   explicit Server(const Limits& limits) : limits_(limits), seats_(limits.clients) {}
 
-  // Port 0: a free one; port() tells which.
+  // Port 0: any free port; port() returns it.
   Result<void> listen(std::uint16_t port);
   [[nodiscard]] std::uint16_t port() const { return listener_.local_address().port(); }
-  // Serves until stop(). In-process connections may be attached from when started() is set.
-  // REQUIRES: listen() went well.
+  // Serves until stop(). In-process connections can be attached once started() is set.
+  // REQUIRES: listen() succeeded.
   void run();
   Event& started() { return started_; }
-  // Accepts no more, lets those echoes finish that have begun (for a second), and ends all connections.
+  // Accepts no more connections, lets started echoes finish (for a second), and ends all connections.
   void stop() { stop_.set(); }
 
   // Serves a connection from inside the process; waits for a seat. Throws NurseryNotActive when the server has stopped.

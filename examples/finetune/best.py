@@ -1,4 +1,4 @@
-"""Picks the model with the best mean over the suites."""
+"""Chooses the model with the best mean over the suites."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Scores one model on one suite. The models of all trainings are among its inputs; it takes the one of its rate."""
+"""Scores one model on one suite. Its inputs contain the models of all trainings; it uses the one with its learning rate."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Makes a small dataset, and says where it is."""
+"""Creates a small dataset and reports its path."""
 
 import json
 import os

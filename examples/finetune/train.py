@@ -1,7 +1,7 @@
-"""A fake trainer: the loss falls with each step, by how much depends on the learning rate. What is real is how it talks to
-Rota: progress and checkpoints on $ROTA_FD, and an attempt that goes on from where the last one was ($ROTA_CHECKPOINT).
+"""A fake trainer: the loss falls with each step, and the learning rate determines by how much. The communication with Rota
+is real: progress and checkpoints on $ROTA_FD, and an attempt that continues from the last checkpoint ($ROTA_CHECKPOINT).
 
-With lr 0.01 the first attempt dies after half of its steps, as trainings do. TRAIN_STEPS and TRAIN_STEP_MS set its length.
+With lr 0.01 the first attempt dies after half of its steps. TRAIN_STEPS and TRAIN_STEP_MS set the length.
 """
 
 import argparse
@@ -22,12 +22,12 @@ rota = os.fdopen(int(os.environ["ROTA_FD"]), "w", buffering=1)
 
 
 def checkpoint(step, loss):
-    """A real one would save its weights to a file here and say `checkpoint /path/of/it`."""
+    """A real trainer would save its weights to a file here and write `checkpoint /path/to/file`."""
     print("checkpoint", json.dumps({"step": step, "loss": loss}), file=rota)
 
 
 def on_term(_number, _frame):
-    """Somebody needs the machine: what was done is not lost."""
+    """Another task needs the machine: save a checkpoint, so that the work so far is not lost."""
     checkpoint(step, loss)
     sys.exit(1)
 
@@ -39,7 +39,7 @@ step, loss = before["step"], before["loss"]
 resumed_at = step
 signal.signal(signal.SIGTERM, on_term)
 if resumed_at:
-    print(f"goes on from step {resumed_at}, loss {loss:.3f}")
+    print(f"resuming from step {resumed_at}, loss {loss:.3f}")
 print("cache model tiny-llm", file=rota)
 print("cache dataset poems", file=rota)
 while step < steps:

@@ -1,9 +1,9 @@
 // One run of a mixed load through a scheduler, for scripts/bench_m3.py: prints what it measured as one line of JSON.
 //
-//   m3 simple|threadpool [tasks] [microseconds of work a task]
+//   m3 simple|threadpool [tasks] [microseconds of work per task]
 //
 // The load: groups of five tasks, one before three before one, with three priorities, one or two CPU slots, and RAM
-// such that the soft limit is met now and then. All is submitted as one graph.
+// such that the soft limit is reached now and then. All tasks are submitted as one graph.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -1,8 +1,8 @@
-// What a plug-in and its host agree on. A plug-in is a module with one function:
+// The interface between a plug-in and its host. A plug-in is a module with one function:
 //
 //   extern "C" long plugin_run(const Host& host, long input);
 //
-// It is ordinary C++ and may throw. It runs as a task of the host's, on what the host gives it and nothing more.
+// It is ordinary C++ and may throw. It runs as a task of the host, with only what the host grants it.
 #pragma once
 
 #include <memory_resource>

@@ -1,6 +1,7 @@
-// A host that loads plug-ins it does not trust and survives them. Each runs as a task with a budget of its own and no
-// rights but those it is given; what the compiler inserted into it (rota_meter() in CMakeLists.txt) makes even an
-// endless loop share the worker, run out, and end. docs/metering.md tells how. Usage: plugin_host [plug-in...]
+// A host that loads plug-ins that it does not trust, and survives them. Each runs as a task with its own budget and
+// only the capabilities that it is granted. The calls that the compiler inserts (rota_meter() in CMakeLists.txt) make
+// even an endless loop share the thread worker, exhaust its budget and end; see docs/metering.md. Usage: plugin_host
+// [plug-in...]
 #include <dlfcn.h>
 
 #include <chrono>
@@ -20,7 +21,7 @@ namespace {
 
 struct Plugin {
   const char* name;
-  const char* expected;  // How it is bound to end.
+  const char* expected;  // How it must end.
 };
 constexpr Plugin kPlugins[] = {
     {"honest", "returned"},       {"endless", "BudgetExhausted"},
@@ -31,11 +32,11 @@ constexpr Plugin kPlugins[] = {
 
 constexpr long kInput = 100'000;
 constexpr Budget kBudget{.ops = 2'000'000, .memory = 1 << 20, .spawn_count = 100};
-constexpr std::uint32_t kTasks = 8;  // A plug-in may have that many at a time, and these may start none.
+constexpr std::uint32_t kTasks = 8;  // A plug-in may have this many at a time, and they may not start others.
 
 using Entry = long (*)(const Host&, long);
 
-// A module is never unloaded: an exception of its making may live longer than its task.
+// A module is never unloaded: an exception that it threw may outlive its task.
 Entry load(const std::string& folder, const char* name) {
   const std::string file = folder + "/" + name + ".so";
   void* module = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -50,11 +51,10 @@ struct Report {
   double took_ms = 0;
 };
 
-// Runs one plug-in in a task of its own. Whatever it does, this returns.
+// Runs one plug-in in its own task, and returns whatever the plug-in does.
 Report run_plugin(Entry entry) {
   Report report;
-  // What the plug-in leaves behind goes with this: it need not have freed anything. The charge for it goes with its
-  // task.
+  // Frees what the plug-in leaves behind: it need not have freed anything. The charge for it ends with its task.
   MeteredResource charged;
   std::pmr::monotonic_buffer_resource memory(&charged);
   const Host host{&memory};
@@ -65,7 +65,7 @@ Report run_plugin(Entry entry) {
   try {
     report.detail = std::to_string(task.get());
     report.outcome = "returned";
-  } catch (const FiberError& error) {  // The runtime ended it, or refused it something.
+  } catch (const FiberError& error) {  // The runtime ended it, or refused a request.
     report.outcome = rota::to_string(error.code());
     report.detail = error.what();
   } catch (const MemoryBudgetExhausted& error) {
@@ -76,9 +76,9 @@ Report run_plugin(Entry entry) {
     report.detail = error.what();
   } catch (...) {
     report.outcome = "threw";
-    report.detail = "something that is no std::exception";
+    report.detail = "an exception that is not a std::exception";
   }
-  (void)nursery.close();  // Says the same again.
+  (void)nursery.close();  // Returns the same error again.
   report.took_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return report;
 }
@@ -102,7 +102,7 @@ int main(int argc, char** argv) {
       if (!help) std::fprintf(to, "plugin_host: there is no plug-in '%s'\n", argv[i]);
       std::fprintf(to, "usage: plugin_host [plug-in...; all of them]\nThe plug-ins are:");
       for (const Plugin& each : kPlugins) std::fprintf(to, " %s", each.name);
-      std::fprintf(to, "\nReturns 0 if each ended as it should and nobody else was harmed.\n");
+      std::fprintf(to, "\nReturns 0 if each ended as expected and no other task was harmed.\n");
       return help ? 0 : 2;
     }
     wanted.push_back(plugin);
@@ -112,7 +112,7 @@ int main(int argc, char** argv) {
   }
 
   Config config;
-  config.worker_count = 1;  // So that nobody can hide on another core.
+  config.worker_count = 1;  // So that all tasks share one core.
   config.profile = Profile::kService;
   config.cancel_grace_ops = 100'000;
   Runtime runtime(config);
@@ -125,7 +125,7 @@ int main(int argc, char** argv) {
     try {
       const Entry entry = load(ROTA_PLUGIN_FOLDER, plugin->name);
       runtime.run([&] {
-        // The host has something else to do meanwhile, on the same worker.
+        // The host has other work meanwhile, on the same thread worker.
         with_scope([&](Nursery& nursery) {
           auto other = nursery.spawn([&rounds] {
             while (!is_cancelled()) {

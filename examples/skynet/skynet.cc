@@ -20,12 +20,12 @@ long skynet(long first, long leaves) {
       tasks[i] = nursery.spawn([=] { return skynet(first + i * each, each); });
     }
     long sum = 0;
-    for (int i = 10; i-- > 0;) sum += tasks[i].get();  // The newest first: it is still in this worker's own queue.
+    for (int i = 10; i-- > 0;) sum += tasks[i].get();  // The newest first: it is still in this worker's own deque.
     return sum;
   });
 }
 
-// A whole number of at least `least`, or the end of the program with a sentence.
+// A whole number of at least `least`; otherwise ends the program with a message.
 long number(const char* text, const char* what, long least, long most) {
   char* end = nullptr;
   const long value = std::strtol(text, &end, 10);
@@ -40,7 +40,7 @@ long number(const char* text, const char* what, long least, long most) {
 
 int main(int argc, char** argv) {
   if (argc > 3 || (argc > 1 && std::strcmp(argv[1], "--help") == 0)) {
-    std::puts("usage: skynet [leaves, a power of ten; 1000000] [workers; one a core]");
+    std::puts("usage: skynet [leaves, a power of ten; 1000000] [workers; one per core]");
     return argc > 3 ? 2 : 0;
   }
   const long leaves = argc > 1 ? number(argv[1], "leaves", 1, 100'000'000) : 1'000'000;

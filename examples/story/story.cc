@@ -1,10 +1,10 @@
-// A text becomes a film: storyboard, images, speech, clips, and the cut, under limits of CPU, RAM and VRAM, with
-// progress.
+// Turns a text into a film: storyboard, images, speech, clips and the cut, under CPU, RAM and VRAM limits, with a
+// progress display.
 //
-//   story [images] [milliseconds a step]
+//   story [images] [milliseconds per step]
 //
 // The stages are fake, but shaped like real ones: they take time in steps, need memory, hand values on, and can be
-// paused and cancelled between the steps. STV_SCHEDULER and its relatives choose the scheduler and its limits.
+// paused and cancelled between the steps. The STV_* variables choose the scheduler and its limits.
 #include <cstdio>
 #include <cstdlib>
 #include <string>

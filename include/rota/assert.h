@@ -1,16 +1,16 @@
 // Assertions that stay on in release builds.
 //
-//   ROTA_ASSERT(used <= limit, "used=", used, " limit=", limit);   always checked
-//   ROTA_DASSERT(slot.owner == self);                              debug builds only (no NDEBUG, or ROTA_DASSERTS)
-//   ROTA_PANIC("unknown state ", state);                           reached only through a bug
+//   ROTA_ASSERT(used <= limit, "used=", used, " limit=", limit);   checked in every build
+//   ROTA_DASSERT(slot.owner == self);                              only in debug builds (no NDEBUG, or ROTA_DASSERTS)
+//   ROTA_PANIC("unknown state ", state);                           for code that only a bug can reach
 //
-// An assertion is for what only a bug can cause; what input, disk, network or a peer can cause is a Result.
-// A failure writes one message (expression, text and values, file:line, function) to stderr, runs the hook if one
-// is set, and aborts. The text is put together only on failure, without allocating, so that it works on a small
-// fiber stack and when memory is exhausted; the call site costs one test and a branch to cold code.
+// Assertions are for conditions that only a bug can violate; errors that input, disk, network or a peer can cause are
+// Results. A failure writes one message (expression, text and values, file:line, function) to stderr, runs the hook if
+// one is set, and aborts. The text is built only on failure and without allocating, so it works on a small fiber stack
+// and when memory is exhausted. The call site costs one test and a branch to cold code.
 //
-// Thread safety: every function may be called from any thread. When several threads fail at once the first one
-// reports and the others wait for the abort.
+// Thread safety: every function may be called from any thread. If several threads fail at once, the first one reports
+// and the others wait for the abort.
 #pragma once
 
 #include <cstddef>
@@ -21,21 +21,21 @@
 
 namespace rota {
 
-// What is known about a failed assertion; valid only during the hook.
+// Describes a failed assertion; valid only during the hook.
 struct AssertInfo {
   std::string_view expression;  // Empty for ROTA_PANIC.
   std::string_view file;
   int line;
   std::string_view function;
   std::string_view text;     // The given pieces, joined.
-  std::string_view message;  // The whole line as written to stderr, without the newline.
+  std::string_view message;  // The line written to stderr, without the newline.
 };
 
-// Runs after the message was written and before abort(). It may print more state; it may leave by an exception
-// (tests do), in which case the process goes on. It must not assert: a failure inside the hook aborts at once.
+// Runs after the message was written and before abort(). It may print more state. It may throw (tests do), and then the
+// process continues. It must not assert: a failure inside the hook aborts at once.
 using AssertHook = void (*)(const AssertInfo& info);
 
-// Sets the hook (null for none) and returns the one that was set before.
+// Sets the hook (null for none) and returns the previous one.
 AssertHook set_assert_hook(AssertHook hook) noexcept;
 
 namespace detail {
@@ -73,18 +73,18 @@ class AssertPiece {
     requires(!std::is_same_v<std::remove_cv_t<T>, char>)
   AssertPiece(T* value) noexcept  // NOLINT(*-explicit-*)
       : kind_(Kind::kPointer), pointer_(reinterpret_cast<const volatile void*>(value)) {}
-  // std::string, rota::Error messages, anything that views as text.
+  // std::string, rota::Error messages, and other types that convert to std::string_view.
   template <class T>
     requires(std::is_class_v<T> && std::is_convertible_v<const T&, std::string_view> &&
              !std::is_same_v<T, std::string_view>)
   AssertPiece(const T& value) noexcept : AssertPiece(static_cast<std::string_view>(value)) {}  // NOLINT
-  // Strong ids and other types that name their number with a `value()` of an integral type.
+  // Strong ids and other types with a value() of an integral type.
   template <class T>
     requires(std::is_class_v<T> && !std::is_convertible_v<const T&, std::string_view> &&
              requires(const T& t) { requires std::is_integral_v<std::remove_cvref_t<decltype(t.value())>>; })
   AssertPiece(const T& value) noexcept : AssertPiece(value.value()) {}  // NOLINT(*-explicit-*)
 
-  // Writes the piece to `out` (at most `capacity` bytes) and returns how many bytes it wrote.
+  // Writes the piece to `out` (at most `capacity` bytes) and returns the number of bytes written.
   std::size_t print(char* out, std::size_t capacity) const noexcept;
 
  private:
@@ -99,7 +99,7 @@ class AssertPiece {
   };
 };
 
-// What the log gives to have its lines written before the message of a failure; not for others, who have the hook.
+// Sets a function that flushes the log before the message of a failure is written. Only the log uses it.
 void set_assert_flush(void (*flush)() noexcept) noexcept;
 
 [[noreturn]] [[gnu::cold]] [[gnu::noinline]] void assert_failed(const char* expression, const char* file, int line,
@@ -109,16 +109,16 @@ void set_assert_flush(void (*flush)() noexcept) noexcept;
 }  // namespace detail
 }  // namespace rota
 
-// Always on. Usable wherever an expression of type void is; the pieces are evaluated only on failure.
+// Checked in every build. An expression of type void; the pieces are evaluated only on failure.
 #define ROTA_ASSERT(condition, ...)          \
   (static_cast<bool>(condition) /* NOLINT */ \
        ? static_cast<void>(0)                \
        : ::rota::detail::assert_failed(#condition, __FILE__, __LINE__, __func__, {__VA_ARGS__}))
 
-// A place that only a bug reaches.
+// For code that only a bug can reach.
 #define ROTA_PANIC(...) ::rota::detail::assert_failed(nullptr, __FILE__, __LINE__, __func__, {__VA_ARGS__})
 
-// For the hottest paths only. In release builds it is compiled, so that it cannot rot, but never evaluated.
+// For the hottest paths only. In release builds it is compiled, so that it stays valid, but never evaluated.
 #if !defined(NDEBUG) || defined(ROTA_DASSERTS)
 #define ROTA_DASSERT(...) ROTA_ASSERT(__VA_ARGS__)
 #define ROTA_DASSERTS_ENABLED 1

@@ -1,10 +1,10 @@
-// Time as something that is handed in, so that every loop that waits can run under a virtual clock.
+// Clocks as objects that are passed in, so that every loop that waits can run under a virtual clock.
 //
-// Two kinds of time, two types that do not mix: an Instant is monotonic and means nothing outside its clock; a
-// WallTime is the calendar's, may jump, and is for people and records only. Nothing decides by wall time.
+// There are two kinds of time with incompatible types: an Instant is monotonic and meaningful only for its clock; a
+// WallTime is calendar time, may jump, and serves only people and records. No decision depends on wall time.
 //
 //   SystemClock   the machine's clocks; sleep_until() blocks the calling thread
-//   ManualClock   stands still until advanced; sleep_until() blocks the calling thread until someone advances it
+//   ManualClock   stands still until it is advanced; sleep_until() blocks the calling thread until then
 //   (fiber/)      the runtime's clock, real or virtual; sleep_until() parks the calling fiber
 //
 // Thread safety: every method of every clock may be called from any thread.
@@ -22,7 +22,7 @@ namespace rota {
 
 using Duration = std::chrono::nanoseconds;
 
-// Only the name of a time line; a Clock says what time it is on it.
+// Only names a time line; a Clock tells the current time on it.
 struct MonotonicTime {
   using rep = Duration::rep;
   using period = Duration::period;
@@ -41,17 +41,17 @@ class Clock {
   Clock& operator=(const Clock&) = delete;
   virtual ~Clock();
 
-  // Never goes back.
+  // Never decreases.
   [[nodiscard]] virtual Instant now() const noexcept = 0;
   // May jump in either direction.
   [[nodiscard]] virtual WallTime wall() const noexcept = 0;
-  // Waits until now() >= deadline; at once if that is so already. An error says that the wait ended early: Cancelled
-  // when the waiting fiber was cancelled, Closed when the clock will not advance any more.
+  // Waits until now() >= deadline; returns at once if that is already true. An error means that the wait ended early:
+  // Cancelled if the waiting fiber was cancelled, Closed if the clock will not advance any more.
   virtual Result<void> sleep_until(Instant deadline) = 0;
 
   Result<void> sleep_for(Duration duration) { return sleep_until(saturating_add(now(), duration)); }
 
-  // `instant + duration`, or the far end of time where that would overflow.
+  // `instant + duration`, or the largest Instant where that would overflow.
   [[nodiscard]] static constexpr Instant saturating_add(Instant instant, Duration duration) noexcept {
     if (duration > Duration::zero() && instant > Instant::max() - duration) return Instant::max();
     if (duration < Duration::zero() && instant < Instant::min() - duration) return Instant::min();
@@ -67,21 +67,21 @@ class SystemClock final : public Clock {
   Result<void> sleep_until(Instant deadline) override;
 };
 
-// The process's one SystemClock.
+// The SystemClock of the process.
 [[nodiscard]] SystemClock& system_clock() noexcept;
 
-// A clock for tests. It starts at `start` and moves only by advance(); wall time moves along and can be set apart.
+// A clock for tests. It starts at `start` and moves only by advance(); wall time moves along and can be set separately.
 //
-// advance() returns after every sleeper whose deadline has come has left the clock (it no longer counts in sleepers()),
-// so that a test that advances twice never runs past a sleeper.
+// advance() returns after every sleeper whose deadline has passed has left the clock (it no longer counts in
+// sleepers()), so a test that advances twice never overtakes a sleeper.
 class ManualClock final : public Clock {
  public:
   static constexpr Instant kDefaultStart{std::chrono::seconds(1)};
-  // 2024-01-01T00:00:00Z: wall times in golden output are readable.
+  // 2024-01-01T00:00:00Z, so that wall times in golden output are readable.
   static constexpr WallTime kDefaultWall{std::chrono::seconds(1704067200)};
 
   explicit ManualClock(Instant start = kDefaultStart, WallTime wall = kDefaultWall);
-  // REQUIRES: nobody sleeps; close() first if somebody may.
+  // REQUIRES: nobody sleeps; call close() first if somebody may.
   ~ManualClock() override;
 
   [[nodiscard]] Instant now() const noexcept override;
@@ -90,18 +90,18 @@ class ManualClock final : public Clock {
 
   // REQUIRES: duration >= 0.
   void advance(Duration duration);
-  // Does nothing if `instant` has passed already.
+  // Does nothing if `instant` has already passed.
   void advance_to(Instant instant);
-  // Sets wall time alone, as an administrator would.
+  // Sets only the wall time, as an administrator would.
   void set_wall(WallTime wall);
-  // Lets every sleeper go with Closed, and every later one.
+  // Ends the sleep of every sleeper, and of every later one, with Closed.
   void close();
 
-  // How many callers are waiting, and the earliest time one of them waits for.
+  // The number of sleepers, and the earliest time for which one of them waits.
   [[nodiscard]] std::size_t sleepers() const;
   [[nodiscard]] std::optional<Instant> next_deadline() const;
-  // Blocks the calling thread until at least `count` callers wait: how a test knows that the code under test has come
-  // to rest. Real time does not enter.
+  // Blocks the calling thread until at least `count` callers sleep. A test uses it to wait until the code under test
+  // has gone to sleep. Independent of real time.
   void wait_for_sleepers(std::size_t count) const;
 
  private:

@@ -1,4 +1,4 @@
-// The fiber runtime, whole.
+// Includes the whole fiber API.
 #pragma once
 
 #include "rota/fiber/actor.h"

@@ -1,4 +1,4 @@
-// A DAG of tasks in this process, whole.
+// Includes the whole flow API: a DAG of tasks that runs in this process.
 #pragma once
 
 #include "rota/flow/config.h"

@@ -1,4 +1,4 @@
-// Graphs of tasks, whole: who waits for whom, the life cycle, the ready order.
+// Includes the whole graph API: dependencies between tasks, their life cycle, and the order in which ready tasks run.
 #pragma once
 
 #include "rota/graph/dag.h"

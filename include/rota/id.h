@@ -1,13 +1,13 @@
-// Strong ids: a number or a name that cannot be mixed up with another kind of number or name.
+// Strong ids: numbers or names of different kinds have different types and cannot be confused.
 //
 //   struct TaskTag { static constexpr std::string_view kPrefix = "task"; };
 //   using TaskId = Id<TaskTag>;
 //   TaskId{7}.to_string() == "task-7";   TaskId::parse("task-7") == TaskId{7}
 //
-// The default value is none: 0, or the empty name. Ids order, hash (std::hash) and print (operator<<, to_string) like
-// what they hold. They are trivially copyable (Id) and cost nothing over it.
+// The default value is none: 0, or the empty name. Ids are ordered, hashed (std::hash) and printed (operator<<,
+// to_string) like the value they hold. Id is trivially copyable and has no overhead.
 //
-// Thread safety: as of any value.
+// Thread safety: distinct objects are independent.
 #pragma once
 
 #include <charconv>
@@ -41,7 +41,7 @@ class Id {
   static constexpr Id none() noexcept { return Id(); }
   [[nodiscard]] constexpr bool is_none() const noexcept { return value_ == 0; }
   [[nodiscard]] constexpr Rep value() const noexcept { return value_; }
-  // The id after this one; for counters that hand ids out.
+  // The next id, for counters that assign ids.
   [[nodiscard]] constexpr Id next() const noexcept { return Id(static_cast<Rep>(value_ + 1)); }
 
   friend constexpr auto operator<=>(Id, Id) noexcept = default;
@@ -54,7 +54,7 @@ class Id {
     const auto end = std::to_chars(digits, digits + sizeof digits, value_).ptr;
     return text.append(digits, end);
   }
-  // Reads exactly what to_string() writes (no sign, no space, no leading zero), or nothing.
+  // Parses exactly the format of to_string() (no sign, space or leading zero); nothing for other text.
   [[nodiscard]] static std::optional<Id> parse(std::string_view text) noexcept {
     if constexpr (detail::HasIdPrefix<Tag>) {
       constexpr std::string_view prefix = Tag::kPrefix;
@@ -72,7 +72,7 @@ class Id {
   Rep value_ = 0;
 };
 
-// A name given by a person or another system, as a type of its own.
+// A name given by a person or another system, as its own type.
 template <class Tag>
 class StringId {
  public:
@@ -105,7 +105,8 @@ Stream& operator<<(Stream& out, const StringId<Tag>& id) {
 
 }  // namespace rota
 
-// The number itself is a poor hash for tables that take low bits, and ids are dense: mix it (splitmix64's finaliser).
+// Ids are dense, and the number itself is a poor hash for tables that use the low bits: mix it (splitmix64's
+// finaliser).
 template <class Tag, class Rep>
 struct std::hash<rota::Id<Tag, Rep>> {
   std::size_t operator()(rota::Id<Tag, Rep> id) const noexcept {

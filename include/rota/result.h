@@ -1,20 +1,20 @@
-// Result<T>: a value, or an Error with a stable code, a sentence for a person, and details.
+// Result<T>: a value, or an Error with a stable code, a sentence for people, and details.
 //
 //   Result<Config> load(const std::string& path) {
-//     ROTA_TRY_ASSIGN(std::string text, read_file(path));        // leaves with the error if there is one
+//     ROTA_TRY_ASSIGN(std::string text, read_file(path));        // returns the error if there is one
 //     ROTA_TRY(check(text));
 //     if (text.empty()) return Error{ErrorCode::kParseError, path + " is empty"};
-//     if (busy) return ErrorCode::kWouldBlock;                   // no allocation: the sentence is the table's
+//     if (busy) return ErrorCode::kWouldBlock;                   // no allocation: the table has the sentence
 //     return Config{text};
 //   }
 //
-// Cost: a Result<void> is one word, null when all is well. A Result<T> is T and that word. An error made from a bare
-// ErrorCode is kept in the word itself; one with a message is a heap object that moves as a pointer.
+// Cost: a Result<void> is one word, null on success. A Result<T> is a T and that word. An error made from a bare
+// ErrorCode is stored in the word itself; an error with a message is a heap object that is moved as a pointer.
 //
-// Misuse is a bug and aborts (always, see assert.h): value() of an error, error() of a value, any use of a moved-from
-// error, an Error with code Ok.
+// Misuse is a bug and aborts in every build (assert.h): value() of an error, error() of a value, any use of a
+// moved-from error, an Error with code Ok.
 //
-// Thread safety: as of any value; distinct objects are independent.
+// Thread safety: distinct objects are independent.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@
 
 namespace rota {
 
-// A fact beside the sentence, for programs: {"setting", "fiber.workers"}.
+// A fact for programs, beside the sentence: {"setting", "fiber.workers"}.
 struct ErrorDetail {
   std::string key;
   std::string value;
@@ -46,7 +46,7 @@ struct Error {
     details.push_back({std::move(key), std::move(value)});
     return std::move(*this);
   }
-  // Puts where it happened in front of the sentence: "reading a.yaml: no such file".
+  // Prefixes the sentence with the context: "reading a.yaml: no such file".
   Error&& in(std::string_view where) && {
     message.insert(0, ": ").insert(0, where);
     return std::move(*this);
@@ -66,13 +66,13 @@ struct Error {
 
 namespace detail {
 
-// The Error that stands for a bare code: its message is the table's meaning. Lives for ever.
+// The Error that represents a bare code: its message is the table's meaning. It lives forever.
 const Error& bare_error(ErrorCode code) noexcept;
 
 [[noreturn]] [[gnu::cold]] [[gnu::noinline]] void value_of_error(const Error& error);
 [[noreturn]] [[gnu::cold]] [[gnu::noinline]] void result_misuse(const char* what);
 
-// One word: 0 is no error; odd is a bare code (code << 1 | 1) or moved-from; otherwise an owned Error*.
+// One word: 0 is success; odd is a bare code (code << 1 | 1) or moved-from; otherwise an owned Error*.
 class ErrorWord {
  public:
   ErrorWord() noexcept = default;
@@ -135,7 +135,7 @@ class ErrorWord {
   std::uintptr_t word_ = 0;
 };
 
-// What ROTA_TRY returns: an error on its way to a Result of another type.
+// Returned by ROTA_TRY: an error on its way to a Result of another type.
 struct Failure {
   ErrorWord word;
 };
@@ -244,7 +244,7 @@ class [[nodiscard]] Result {
     if (word_.ok()) [[unlikely]]
       detail::result_misuse("error() of a Result that has a value");
   }
-  // If constructing or assigning T throws, this holds what it held before, or T's half-assigned value.
+  // If constructing or assigning T throws, this keeps its previous value, or T's half-assigned one.
   template <class Other>
   void assign(Other&& other) {
     if (this == std::addressof(other)) return;
@@ -316,7 +316,8 @@ static_assert(sizeof(Result<void*>) == 2 * sizeof(void*));
 #define ROTA_DETAIL_CONCAT2(a, b) a##b
 #define ROTA_DETAIL_CONCAT(a, b) ROTA_DETAIL_CONCAT2(a, b)
 
-// Evaluates an expression of type Result<...>; on an error, returns it from the enclosing function. A value is dropped.
+// Evaluates an expression of type Result<...>; on an error, returns it from the enclosing function. A value is
+// discarded.
 #define ROTA_TRY(...) ROTA_DETAIL_TRY(ROTA_DETAIL_CONCAT(rota_try_, __COUNTER__), (__VA_ARGS__))
 #define ROTA_DETAIL_TRY(name, expression)    \
   do {                                       \
@@ -325,8 +326,8 @@ static_assert(sizeof(Result<void*>) == 2 * sizeof(void*));
       return std::move(name).take_failure(); \
   } while (false)
 
-// The same, and gives the value to `target`: a declaration (`const auto x`) or something that exists.
-// It is several statements: use it as a line of its own inside braces.
+// The same, and assigns the value to `target`: a declaration (`const auto x`) or an existing variable. It expands to
+// several statements: use it on a line of its own inside braces.
 #define ROTA_TRY_ASSIGN(target, ...) \
   ROTA_DETAIL_TRY_ASSIGN(ROTA_DETAIL_CONCAT(rota_try_, __COUNTER__), target, (__VA_ARGS__))
 #define ROTA_DETAIL_TRY_ASSIGN(name, target, expression) \

@@ -1,4 +1,4 @@
-// Which Rota this is: at compile time (what the headers say) and at run time (what the library says).
+// The version of Rota: of the headers (compile time) and of the linked library (run time).
 #pragma once
 
 #include <string_view>
@@ -6,17 +6,17 @@
 #define ROTA_VERSION_MAJOR 0
 #define ROTA_VERSION_MINOR 1
 #define ROTA_VERSION_PATCH 0
-// Comparable: 1.2.3 is 1002003.
+// A comparable number: 1.2.3 is 1002003.
 #define ROTA_VERSION_NUMBER (ROTA_VERSION_MAJOR * 1000000 + ROTA_VERSION_MINOR * 1000 + ROTA_VERSION_PATCH)
 
 namespace rota {
 
-// Of the headers this is compiled with.
+// The version of these headers.
 inline constexpr int kHeaderVersion = ROTA_VERSION_NUMBER;
 
-// Of the library that is linked; differs from kHeaderVersion when headers and library do not belong together.
+// The version of the linked library. It differs from kHeaderVersion if headers and library do not match.
 [[nodiscard]] int library_version() noexcept;
-// "0.1.0", of the library.
+// The library's version as text: "0.1.0".
 [[nodiscard]] std::string_view library_version_text() noexcept;
 
 }  // namespace rota

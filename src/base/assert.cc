@@ -1,9 +1,8 @@
-// The failing side of ROTA_ASSERT: one message, the hook, abort.
+// The failure path of ROTA_ASSERT: one message, the hook, abort.
 //
-// Nothing here allocates or takes a lock (the log's flush only tries one). The message is built in a static buffer
-// rather than on the stack, because a fiber's stack may be 8 KiB and nearly used up; `g_reporting` makes sure that one
-// thread at a time uses it. The atomics are std's own, not base/sync.h's: the shim itself asserts, and so does the
-// interleaving checker.
+// Nothing here allocates or takes a lock (the log's flush only tries one). The message is built in a static buffer,
+// because a fiber's stack may be 8 KiB and nearly used up; `g_reporting` ensures that one thread at a time uses it. The
+// atomics are std::atomic, not base/sync.h's, because the shim and the interleaving checker assert, too.
 #include "rota/assert.h"
 
 #include <unistd.h>
@@ -21,8 +20,8 @@ namespace {
 std::atomic<AssertHook> g_hook{nullptr};
 std::atomic<void (*)() noexcept> g_flush{nullptr};
 
-// Held by the thread that is reporting. Relations: acquire on take pairs with release on give-back, which happens
-// only when a hook leaves by an exception.
+// Held by the thread that is reporting. The acquire when it is taken pairs with the release when it is given back,
+// which happens only if a hook throws.
 std::atomic_flag g_reporting = ATOMIC_FLAG_INIT;
 thread_local bool t_reporting = false;
 
@@ -31,7 +30,7 @@ constexpr std::size_t kTextCapacity = 2048;
 char g_message[kMessageCapacity];
 char g_text[kTextCapacity];
 
-// Appends to a fixed buffer; what does not fit is cut.
+// Appends to a fixed buffer; text that does not fit is cut.
 class Buffer {
  public:
   Buffer(char* data, std::size_t capacity) noexcept : data_(data), capacity_(capacity) {}
@@ -60,10 +59,10 @@ void write_stderr(std::string_view text) noexcept {
 
 std::string_view or_empty(const char* text) noexcept { return text == nullptr ? std::string_view() : text; }
 
-// Gives the right to report back when a hook leaves by an exception.
+// Releases g_reporting if a hook throws.
 struct ReportingScope {
   ReportingScope() noexcept {
-    // Almost always the process ends while this thread waits; a hook that throws lets it go on.
+    // Almost always the process ends while this thread waits; if a hook throws, this thread continues.
     while (g_reporting.test_and_set(std::memory_order_acquire)) ::usleep(1000);
     t_reporting = true;
   }

@@ -1,4 +1,4 @@
-// The machine's clock and the manual one. See include/rota/clock.h.
+// SystemClock and ManualClock. See include/rota/clock.h.
 #include "rota/clock.h"
 
 #include <time.h>
@@ -48,8 +48,8 @@ SystemClock& system_clock() noexcept {
 }
 
 // Invariants:
-//   (1) now only grows
-//   (2) deadlines holds one entry for each caller inside sleep_until that has not been let go
+//   (1) now never decreases
+//   (2) deadlines has one entry for each caller inside sleep_until that has not been released
 struct ManualClock::State {
   mutable sync::Mutex mutex;
   mutable sync::CondVar moved;    // now or closed changed
@@ -59,7 +59,7 @@ struct ManualClock::State {
   bool closed ROTA_GUARDED_BY(mutex) = false;
   std::multiset<Instant> deadlines ROTA_GUARDED_BY(mutex);
 
-  // Waits until everyone who is due has left.
+  // Waits until every sleeper that is due has left.
   void release_due() ROTA_REQUIRES(mutex) {
     moved.notify_all();
     while (!deadlines.empty() && (closed || *deadlines.begin() <= now)) changed.wait(mutex);

@@ -50,7 +50,7 @@ std::optional<Hash128> Hash128::parse(std::string_view text) noexcept {
 }
 
 // XXH3 gives the same value for the same bytes in one call or in many, so the small path and the streaming path agree.
-// Its state can be copied as bytes, which makes the Hasher copyable.
+// Its state can be copied as bytes, so a Hasher is copyable.
 static_assert(std::is_trivially_copyable_v<XXH3_state_t>);
 
 void Hasher::raw_slow(std::span<const std::byte> bytes) noexcept {
@@ -58,7 +58,7 @@ void Hasher::raw_slow(std::span<const std::byte> bytes) noexcept {
   if (!streaming_) {
     auto* fresh = ::new (static_cast<void*>(state_.data())) XXH3_state_t;
     XXH3_INITSTATE(fresh);
-    // One state serves both widths: 64 and 128 bits differ in the last step alone.
+    // One state serves both widths: 64 and 128 bits differ only in the last step.
     XXH3_128bits_reset_withSeed(fresh, seed_);
     streaming_ = true;
   }

@@ -4,8 +4,8 @@
 //   Hasher             of a sequence of typed values, canonically encoded
 //   SetHash            of a set of elements in any order, kept up to date in constant time
 //
-// For finding and comparing, never against tampering: XXH3 is not cryptographic and the seed is public. Where someone
-// might forge, use SHA-256. The values are stored in logs and snapshots, so a test freezes them.
+// For lookup and comparison, never against tampering: XXH3 is not cryptographic and the seed is public. Where somebody
+// might forge a value, use SHA-256. The values are stored in logs and snapshots, so a test freezes them.
 //
 // Canonical encoding (Hasher): an integer is its fixed width in little-endian two's complement; a bool is one byte 0 or
 // 1; an enum is its underlying integer; an id is its integer or text; text is a u64 length and the bytes; an optional
@@ -45,7 +45,7 @@ struct Hash128 {
   friend constexpr auto operator<=>(const Hash128&, const Hash128&) noexcept = default;
   // 32 lower-case hexadecimal digits, high half first.
   [[nodiscard]] std::string to_string() const;
-  // Reads what to_string() writes (either case), or nothing.
+  // Parses the format of to_string() (either case); nothing for other text.
   [[nodiscard]] static std::optional<Hash128> parse(std::string_view text) noexcept;
 };
 
@@ -63,7 +63,7 @@ class Hasher {
  public:
   explicit Hasher(std::uint64_t seed = kHashSeed) noexcept : seed_(seed) {}
 
-  // Bytes as they are, without a length: for what is already canonical.
+  // Bytes as they are, without a length, for data that is already canonical.
   Hasher& raw(std::span<const std::byte> bytes) noexcept {
     if (bytes.size() <= kSmallBytes - small_size_) [[likely]] {
       if (!bytes.empty()) std::memcpy(small_.data() + small_size_, bytes.data(), bytes.size());
@@ -125,19 +125,19 @@ class Hasher {
   template <std::floating_point T>
   Hasher& add(T) = delete;
 
-  // Of everything added so far; more may be added afterwards.
+  // The hash of everything added so far; more may be added afterwards.
   [[nodiscard]] std::uint64_t finish64() const noexcept;
   [[nodiscard]] Hash128 finish128() const noexcept;
 
  private:
-  static constexpr std::size_t kSmallBytes = 240;  // What XXH3 hashes without a state of its own.
+  static constexpr std::size_t kSmallBytes = 240;  // Up to this size XXH3 needs no state.
   static constexpr std::size_t kStateBytes = 576;  // XXH3_state_t, checked in hash.cc.
 
   void raw_slow(std::span<const std::byte> bytes) noexcept;
 
   std::uint64_t seed_;
-  std::size_t small_size_ = 0;  // Bytes in small_ that state_ has not seen.
-  bool streaming_ = false;      // state_ is alive.
+  std::size_t small_size_ = 0;  // Bytes in small_ that state_ has not processed.
+  bool streaming_ = false;      // state_ is constructed.
   std::array<std::byte, kSmallBytes> small_;
   alignas(64) std::array<std::byte, kStateBytes> state_;
 };
@@ -150,17 +150,17 @@ template <class... Values>
   return hasher.finish128();
 }
 
-// A hash of a multiset of elements, each given by its 128-bit hash; independent of order; add and remove cost a few
-// instructions, so that a state's hash can be kept while the state changes.
+// A hash of a multiset of elements, each given by its 128-bit hash, independent of their order. Adding and removing
+// cost a few instructions, so the hash of a state can be updated while the state changes.
 //
 // It is the sum of the elements' hashes in each 64-bit half, with the number of elements, mixed at the end. An element
-// added twice counts twice; include a key in each element (the task's id beside its state) if elements may repeat.
+// that is added twice counts twice; include a key in each element (a task's id with its state) if elements may repeat.
 //
-// What it promises: for elements that nobody chose to make it fail, two different sets that are compared have the same
-// value with a chance of about 2^-128, and among 2^32 sets that are all compared with each other the chance of any
-// collision is about 2^-65. What it does not promise: resistance to someone who chooses the elements. Sums are linear,
-// so with k elements to choose from Wagner's generalised birthday finds a collision in about 2^(128 / (1 + log2 k))
-// work, and XXH3 itself can be inverted for short inputs. It finds divergence, not forgery.
+// Guarantee: for elements that were not chosen to break it, two different sets have the same value with a probability
+// of about 2^-128, and among 2^32 sets that are all compared with each other the probability of any collision is about
+// 2^-65. It does not resist somebody who chooses the elements: sums are linear, so with k elements to choose from
+// Wagner's generalised birthday attack finds a collision in about 2^(128 / (1 + log2 k)) work, and XXH3 itself can be
+// inverted for short inputs. It detects divergence, not forgery.
 class SetHash {
  public:
   constexpr void add(const Hash128& element) noexcept {

@@ -36,7 +36,7 @@ std::size_t utf8_length(std::string_view text) {
 void append_json_string(std::string& out, std::string_view text) {
   out.push_back('"');
   while (!text.empty()) {
-    // Most text needs nothing done: copy it in runs.
+    // Most text needs no escaping and is copied in runs.
     std::size_t plain = 0;
     while (plain < text.size() && text[plain] >= 0x20 && text[plain] < 0x7f && text[plain] != '"' &&
            text[plain] != '\\') {

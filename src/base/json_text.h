@@ -1,4 +1,4 @@
-// Writing JSON strings, for log lines and printed tables.
+// JSON strings and printable text for messages.
 //
 // Thread safety: functions without state.
 #pragma once
@@ -9,7 +9,7 @@
 
 namespace rota {
 
-// The length of the UTF-8 sequence at the front of `text` (well-formed as of Unicode table 3-7), or 0 if it is none.
+// The length of the well-formed UTF-8 sequence at the front of `text` (Unicode table 3-7), or 0 if there is none.
 // REQUIRES: text is not empty.
 [[nodiscard]] std::size_t utf8_length(std::string_view text);
 
@@ -17,8 +17,8 @@ namespace rota {
 // U+FFFD, so that the output is always valid JSON.
 void append_json_string(std::string& out, std::string_view text);
 
-// `text` as it may be shown in one line of a message: control characters and bytes that are not UTF-8 escaped as \xNN,
-// backslashes and quotes as they are, and at most `most` bytes of it followed by "..." if there is more.
+// `text` for one line of a message: control characters and bytes that are not UTF-8 are escaped as \xNN, backslashes
+// and quotes are kept, and at most `most` bytes are shown, followed by "..." if there are more.
 [[nodiscard]] std::string printable(std::string_view text, std::size_t most = 80);
 
 }  // namespace rota

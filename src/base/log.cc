@@ -1,13 +1,13 @@
 // The log's queue, its thread and its output. See base/log.h.
 //
 // Two locks, in this order:
-//   output   held while a piece is written; whoever holds it may take the queue's contents out, so lines stay in order
+//   output   held while a piece is written; its holder may take the queue's contents out, so lines stay in order
 //   queue    held for a copy of a line
-// Anyone may write the queue out (drain()): the log's thread, a flush, a fatal line, an error line that found no room.
-// flush is therefore just drain(): a drain that began earlier holds `output` until its lines are written.
+// Any thread may write the queue out (drain()): the log's thread, a flush, a fatal line, an error line that found no
+// room. Therefore flush is drain(): an earlier drain holds `output` until its lines are written.
 //
-// The thread sleeps until a first line wakes it, and after writing lingers a few milliseconds during which lines only
-// gather: a burst pays for one wake-up (6 to 9 us), not for one a line.
+// The thread sleeps until a first line wakes it, and after writing it waits a few milliseconds while lines accumulate:
+// a burst pays for one wake-up (6 to 9 us), not for one per line.
 #include "base/log.h"
 
 #include <fcntl.h>
@@ -29,12 +29,12 @@ constexpr Duration kLinger = std::chrono::milliseconds(10);
 constexpr std::size_t kUsualLineBytes = 256;
 constexpr std::size_t kLeastQueueBytes = std::size_t{64} << 10;
 
-// Where lines go. An fd is ours to close unless it is stderr.
+// The output of the log. The descriptor is closed by us unless it is stderr.
 struct Output {
   int fd = STDERR_FILENO;
   std::string file{};
   std::vector<std::string>* capture = nullptr;
-  bool complained = false;  // About this file.
+  bool complained = false;  // An error of this file was reported.
 };
 
 bool write_all(int fd, std::string_view text) noexcept {
@@ -43,7 +43,7 @@ bool write_all(int fd, std::string_view text) noexcept {
     if (count > 0) {
       text.remove_prefix(static_cast<std::size_t>(count));
     } else if (count < 0 && errno == EAGAIN) {
-      pollfd wait{.fd = fd, .events = POLLOUT, .revents = 0};  // Somebody made the descriptor non-blocking.
+      pollfd wait{.fd = fd, .events = POLLOUT, .revents = 0};  // The descriptor is non-blocking.
       ::poll(&wait, 1, -1);
     } else if (count == 0 || errno != EINTR) {
       return false;
@@ -78,7 +78,7 @@ class Log {
 
   void write(LogLevel level, const char* file, int line, std::string_view message,
              std::initializer_list<LogField> fields) {
-    if (t_inside) return;  // A clock or an allocator that logs: no line within a line.
+    if (t_inside) return;  // A clock or an allocator logs: no line within a line.
     const InsideScope inside;
     const LogRecord record{level, now(), file, line, message, {fields.begin(), fields.size()}};
     std::string text;
@@ -92,7 +92,7 @@ class Log {
     drain_locked();
   }
 
-  // For a process that is about to abort: writes what can be written without waiting for anyone.
+  // For a process that is about to abort: writes what can be written without waiting.
   void drain_for_abort() noexcept {
     if (t_inside || !output_mutex_.try_lock()) return;
     drain_locked();
@@ -158,7 +158,7 @@ class Log {
     return {lines_, lost_, write_errors_};
   }
 
-  // What a capture puts aside.
+  // The settings that a capture replaces.
   struct Front {
     std::vector<std::string>* capture = nullptr;
     bool synchronous = true;
@@ -189,7 +189,7 @@ class Log {
     return clock != nullptr ? clock->wall() : system_clock().wall();
   }
 
-  // Returns whether the caller has to write the queue out.
+  // Returns whether the caller must write the queue out.
   bool enqueue(LogLevel level, WallTime time, const std::string& line) {
     while (true) {
       {
@@ -212,7 +212,7 @@ class Log {
           return false;
         }
       }
-      drain();  // An error makes its own room; it is bounded by what the queue holds.
+      drain();  // An error line makes room itself; the work is bounded by the queue.
     }
   }
 
@@ -242,7 +242,7 @@ class Log {
     writing_.clear();
   }
 
-  // Once a start: whoever reads stderr should hear of it, but not with every line.
+  // Once per start: a reader of stderr should see it, but not with every line.
   void report_write_error() ROTA_REQUIRES(output_mutex_) {
     {
       const sync::MutexLock queue_lock(queue_mutex_);
@@ -280,11 +280,11 @@ class Log {
     return !pending_.empty();
   }
 
-  // Settings that a line reads without a lock: a change is seen soon, and a line mixes nothing.
+  // Settings that a line reads without a lock: a change is seen soon, and a line uses one consistent value of each.
   sync::Atomic<LogFormat> format_{LogFormat::kText};
   sync::Atomic<const Clock*> clock_{nullptr};
 
-  sync::Mutex thread_mutex_;  // Before both others: starts and stops the thread.
+  sync::Mutex thread_mutex_;  // Taken before both others: starts and stops the thread.
   sync::Thread thread_ ROTA_GUARDED_BY(thread_mutex_);
 
   sync::Mutex output_mutex_;
@@ -298,11 +298,11 @@ class Log {
   bool synchronous_ ROTA_GUARDED_BY(queue_mutex_) = true;
   bool stopping_ ROTA_GUARDED_BY(queue_mutex_) = false;
   bool sleeping_ ROTA_GUARDED_BY(queue_mutex_) = false;   // The thread waits for a first line.
-  bool lingering_ ROTA_GUARDED_BY(queue_mutex_) = false;  // The thread lets lines gather.
+  bool lingering_ ROTA_GUARDED_BY(queue_mutex_) = false;  // The thread waits while lines accumulate.
   std::uint64_t lines_ ROTA_GUARDED_BY(queue_mutex_) = 0;
   std::uint64_t lost_ ROTA_GUARDED_BY(queue_mutex_) = 0;
   std::uint64_t write_errors_ ROTA_GUARDED_BY(queue_mutex_) = 0;
-  std::uint64_t reported_ ROTA_GUARDED_BY(queue_mutex_) = 0;  // Of lost_, in the log.
+  std::uint64_t reported_ ROTA_GUARDED_BY(queue_mutex_) = 0;  // The part of lost_ that was reported in the log.
 };
 
 static_assert(kLogLineMaxBytes + 200 <= kLeastQueueBytes, "the longest line must fit into the smallest queue");

@@ -2,16 +2,15 @@
 //
 //   ROTA_LOG(kInfo, "worker registered", {"worker", id}, {"cpus", 8});
 //
-// A call that is below the level costs one relaxed load and a branch; nothing is evaluated. A call above it formats the
-// line in the caller, copies it into a queue and returns; a thread of the log's own writes the queue out in large
-// pieces.
+// A call below the level costs one relaxed load and a branch, and evaluates nothing. A call at or above it formats the
+// line in the caller, copies it into a queue and returns; the log's thread writes the queue out in large pieces.
 //
 // The queue is bounded (LogOptions::queue_bytes). At the bound a line below kError is dropped and counted, and the next
-// line that fits is preceded by one that says how many were lost; a line of kError or above writes the queue out itself
-// and is never dropped. kFatal also returns only after everything before it is written, as does a failed ROTA_ASSERT.
+// line that fits is preceded by a line with the number of lost ones; a line of kError or above writes the queue out
+// itself and is never dropped. kFatal returns only after everything before it is written, as does a failed ROTA_ASSERT.
 //
-// Until start_log() the level is kWarn and lines go to stderr at once, so that a program that only embeds the library
-// hears of trouble and of nothing else.
+// Until start_log() the level is kWarn and lines go to stderr at once, so a program that only embeds the library sees
+// problems and nothing else.
 //
 // Thread safety: everything may be called from any thread, except that LogCapture objects nest like scopes.
 #pragma once
@@ -37,7 +36,7 @@ enum class LogFormat : std::uint8_t { kText, kJson };
 // "trace", "debug", "info", "warn", "error", "fatal", "off".
 [[nodiscard]] std::string_view to_string(LogLevel level) noexcept;
 
-// A key and a value. It views text that must live until the call returns, as the temporaries of a call do.
+// A key and a value. It refers to text that must live until the call returns, as temporaries of the call do.
 class LogField {
  public:
   enum class Kind : std::uint8_t { kText, kSigned, kUnsigned, kBool, kFloat, kDuration, kId };
@@ -97,22 +96,22 @@ struct LogOptions {
   std::string file{};                              // Appended to; empty is stderr.
   std::size_t queue_bytes = std::size_t{1} << 20;  // At least 64 KiB.
   bool synchronous = false;                        // No thread: every line is written before the call returns.
-  const Clock* clock = nullptr;  // For the time in a line; null is the machine's. Outlives the log's use of it.
+  const Clock* clock = nullptr;                    // For the time in a line; null: the machine's. Must outlive its use.
 };
 
-// Takes the options from now on; what was logged before is written as before. Calls stop_log() at exit.
+// Uses the options from now on; earlier lines are written as before. Calls stop_log() at exit.
 Result<void> start_log(LogOptions options);
 // Writes everything out and ends the log's thread; later lines are written at once.
 void stop_log();
 // Returns after every line logged before the call has been written.
 void flush_log();
-// Opens the file anew, for when another program has moved it away.
+// Reopens the file, after another program has renamed it.
 Result<void> reopen_log();
 
 struct LogStats {
   std::uint64_t lines = 0;         // Accepted.
   std::uint64_t lost = 0;          // Dropped because the queue was full.
-  std::uint64_t write_errors = 0;  // Pieces that the system would not take; their lines are gone.
+  std::uint64_t write_errors = 0;  // Failed writes; their lines are lost.
 };
 [[nodiscard]] LogStats log_stats();
 
@@ -120,18 +119,18 @@ void set_log_level(LogLevel level) noexcept;
 [[nodiscard]] LogLevel log_level() noexcept;
 
 namespace detail {
-// Not through the shim: a gate without a protocol around it; exploring it would only multiply the schedules.
+// Not through the shim: it is a flag without a protocol, and checking it would only multiply the schedules.
 inline std::atomic<std::uint8_t> g_log_level{static_cast<std::uint8_t>(LogLevel::kWarn)};
 void write_log(LogLevel level, const char* file, int line, std::string_view message,
                std::initializer_list<LogField> fields);
 }  // namespace detail
 
-// Relaxed: the level orders nothing; a change of it is seen soon.
+// Relaxed: the level orders nothing; a change is seen soon.
 [[nodiscard]] inline bool log_enabled(LogLevel level) noexcept {
   return static_cast<std::uint8_t>(level) >= detail::g_log_level.load(std::memory_order_relaxed);
 }
 
-// While it lives, lines of `level` and above go into it, at once, and nowhere else. For tests.
+// While it lives, lines of `level` and above go into it at once, and nowhere else. For tests.
 class LogCapture {
  public:
   explicit LogCapture(LogLevel level = LogLevel::kTrace, LogFormat format = LogFormat::kText,
@@ -140,7 +139,7 @@ class LogCapture {
   LogCapture(const LogCapture&) = delete;
   LogCapture& operator=(const LogCapture&) = delete;
 
-  // Everything so far, without the newlines.
+  // All lines so far, without the newlines.
   [[nodiscard]] std::vector<std::string> lines() const;
   [[nodiscard]] bool contains(std::string_view text) const;
 

@@ -1,4 +1,4 @@
-// What a log call costs: below the level, and above it into a file that takes everything.
+// The cost of a log call: below the level, and above it into a file that accepts everything.
 #include <benchmark/benchmark.h>
 
 #include "base/log.h"

@@ -29,7 +29,7 @@ void append_padded(std::string& out, std::int64_t value, int width) {
 
 std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-// Text that can stand in a text line without quotes.
+// Text that needs no quotes in a text line.
 bool is_bare(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(),
                                       [](char c) { return c > 0x20 && c < 0x7f && c != '"' && c != '=' && c != '\\'; });
@@ -47,7 +47,7 @@ bool is_plain(std::string_view text) {
                      [](char c) { return static_cast<unsigned char>(c) >= 0x20 && c < 0x7f; });
 }
 
-// The value as it stands in a text line; numbers and ids are the same in JSON.
+// The value as in a text line; numbers and ids are the same in JSON.
 void append_value(std::string& out, const LogField& field, LogFormat format) {
   const bool json = format == LogFormat::kJson;
   switch (field.kind()) {
@@ -91,7 +91,7 @@ void append_value(std::string& out, const LogField& field, LogFormat format) {
   }
 }
 
-// Appends a field if the line stays within its limit; otherwise takes it back and returns false.
+// Appends a field if the line stays within its limit; otherwise removes it and returns false.
 template <class Append>
 bool append_within(std::string& out, std::size_t limit, Append append) {
   const std::size_t before = out.size();
@@ -133,14 +133,14 @@ void format_json(const LogRecord& record, std::string& out) {
   out.append("{\"time\":\"");
   append_time(out, record.time);
   out.append("\",\"level\":\"").append(to_string(record.level)).append("\",\"message\":");
-  // An escaped byte has up to six.
+  // An escaped byte needs up to six.
   append_json_string(out, record.message.substr(0, kLogLineMaxBytes / 8));
   bool cut = record.message.size() > kLogLineMaxBytes / 8;
   for (const LogField& field : record.fields) {
     const bool fits = append_within(out, limit, [&] {
       out.push_back(',');
       append_json_string(out, field.key());
-      // A field may not take the place of one of ours.
+      // A field must not replace one of the log's own keys.
       for (const std::string_view own : {"time", "level", "message", "at", "cut"}) {
         if (field.key() == own) out.insert(out.size() - 1, 1, '_');
       }

@@ -3,8 +3,8 @@
 //   text   2024-01-01T00:00:00.000000Z info  worker registered worker=worker-7 name="a b" (host.cc:12)
 //   json   {"time":"2024-01-01T00:00:00.000000Z","level":"info","message":"worker registered","worker":"worker-7",...}
 //
-// A line is one line: control characters are escaped. It has at most kLogLineMaxBytes; what is over is cut, and says
-// so.
+// The output is one line: control characters are escaped. It has at most kLogLineMaxBytes; a longer one is cut and
+// marked.
 //
 // Thread safety: functions without state.
 #pragma once

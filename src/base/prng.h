@@ -1,11 +1,11 @@
 // Random numbers that a seed reproduces on every machine: xoshiro256** seeded through splitmix64.
 //
-// Both algorithms are by Blackman and Vigna (public domain, https://prng.di.unimi.it). The sequence for a seed is part
-// of what a recorded run depends on; a test freezes it. Not for secrets.
+// Both algorithms are by Blackman and Vigna (public domain, https://prng.di.unimi.it). Recorded runs depend on the
+// sequence for a seed; a test freezes it. Not for secrets.
 //
 // Nothing here calls into the standard library's distributions: their results differ between implementations.
 //
-// Thread safety: none; give each thread its own, a jump() apart or forked by stream number.
+// Thread safety: none; give each thread its own generator, separated by jump() or by a stream number.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@
 
 namespace rota {
 
-// A 64-bit generator whose every state is good; for seeding and for turning counters into well-mixed words.
+// A 64-bit generator for which every state is good; for seeding and for turning counters into well-mixed words.
 class SplitMix64 {
  public:
   constexpr explicit SplitMix64(std::uint64_t seed) noexcept : state_(seed) {}
@@ -95,10 +95,10 @@ class Prng {
   constexpr bool chance(std::uint64_t numerator, std::uint64_t denominator) noexcept {
     return below(denominator) < numerator;
   }
-  // Uniform over the 2^53 multiples of 2^-53 in [0, 1). Not for pure rooms: they decide nothing by floating point.
+  // Uniform over the 2^53 multiples of 2^-53 in [0, 1). Not for pure rooms, which do not use floating point.
   constexpr double unit() noexcept { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
 
-  // Fisher-Yates over anything with size() and operator[].
+  // Fisher-Yates shuffle of anything with size() and operator[].
   template <class Range>
   constexpr void shuffle(Range& range) noexcept(noexcept(std::swap(range[0], range[0]))) {
     for (std::size_t i = range.size(); i > 1; --i) {
@@ -107,18 +107,18 @@ class Prng {
     }
   }
 
-  // As 2^128 calls of next(): up to 2^128 sequences that do not overlap.
+  // Equivalent to 2^128 calls of next(): gives up to 2^128 sequences that do not overlap.
   constexpr void jump() noexcept {
     leap({0x180ec6d33cfd0abaU, 0xd5a61266f0c9392cU, 0xa9582618e03fc9aaU, 0x39abdc4529b1661cU});
   }
-  // As 2^192 calls of next().
+  // Equivalent to 2^192 calls of next().
   constexpr void long_jump() noexcept {
     leap({0x76e15d3efefdcbbfU, 0xc5004e441c522fb3U, 0x77710069854ee241U, 0x39109bb02acbe635U});
   }
 
-  // A generator of its own for a part of the program, by number: the same seed and stream give the same sequence
-  // whatever else was drawn. Two streams of one seed never start at the same place; that they overlap within 2^64 draws
-  // has a chance of about 2^-191. Where even that is too much, use jump().
+  // An independent generator for a part of the program, by number: the same seed and stream give the same sequence,
+  // whatever else was drawn. Two streams of one seed never start at the same place; the probability that they overlap
+  // within 2^64 draws is about 2^-191. Where even that is too much, use jump().
   static constexpr Prng stream(std::uint64_t seed, std::uint64_t number) noexcept {
     return Prng(SplitMix64::mix(seed) ^ SplitMix64(number).next());
   }

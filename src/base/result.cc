@@ -1,4 +1,4 @@
-// The error table's look-ups and the cold side of Result. See include/rota/error_code.h and include/rota/result.h.
+// Lookups in the error table, and the cold paths of Result. See include/rota/error_code.h and include/rota/result.h.
 #include "rota/result.h"
 
 #include <algorithm>
@@ -58,7 +58,7 @@ std::string Error::to_string() const {
 namespace detail {
 
 const Error& bare_error(ErrorCode code) noexcept {
-  // Never destroyed: a Result with a bare code may be looked at while the process ends.
+  // Never destroyed: a Result with a bare code may be read while the process ends.
   static const auto* const errors = [] {
     auto* table = new std::array<Error, kRows>();
     for (std::size_t i = 0; i < kRows; ++i) (*table)[i] = Error{kTable[i].code, std::string(kTable[i].meaning), {}};

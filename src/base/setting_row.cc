@@ -1,4 +1,4 @@
-// Reading, checking and writing one setting's values. See base/setting_row.h.
+// Parsing, checking and formatting the values of one setting. See base/setting_row.h.
 #include "base/setting_row.h"
 
 #include <array>

@@ -1,5 +1,4 @@
-// One row of the settings table: everything that is known about a setting, and how its values are read, checked and
-// written.
+// One row of the settings table: the facts about a setting, and how its values are parsed, checked and formatted.
 //
 // Thread safety: rows are values; functions have no state.
 #pragma once
@@ -41,12 +40,12 @@ struct SettingRow {
   std::string meaning;
   std::string unit;                      // What a bare number counts ("threads"); empty where the type says it.
   std::string flag;                      // "worker-grace", given as --worker-grace.
-  std::vector<std::string> environment;  // The first that is set counts.
-  bool lenient_environment = false;      // A bad value in the environment warns and is ignored.
+  std::vector<std::string> environment;  // The first one that is set counts.
+  bool lenient_environment = false;      // A bad value in the environment causes a warning and is ignored.
   bool secret = false;                   // Never printed.
 
   SettingValue default_value;
-  // For int, float, duration, bytes: both ends allowed. For string and list: the greatest length.
+  // For int, float, duration and bytes: the inclusive range. For string and list: the maximum length.
   std::optional<SettingValue> least;
   std::optional<SettingValue> most;
   std::vector<EnumName> names;  // For enum.
@@ -54,13 +53,13 @@ struct SettingRow {
   [[nodiscard]] SettingType type() const noexcept { return static_cast<SettingType>(default_value.index()); }
 };
 
-// The value that `text` stands for, checked against the row. The error's message continues the text: "is not a number".
+// Parses `text` and checks it against the row. The error's message continues the text: "is not a number".
 [[nodiscard]] Result<SettingValue> parse_setting(const SettingRow& row, std::string_view text);
-// The same check for a value made by a program.
+// The same check for a value set by the program.
 [[nodiscard]] Result<void> check_setting(const SettingRow& row, const SettingValue& value);
-// What parse_setting() reads back to the same value (a list: unless an item has a comma or a space at its ends).
+// Text that parse_setting() converts back to the same value (for a list: unless an item has a comma or outer spaces).
 [[nodiscard]] std::string format_setting(const SettingRow& row, const SettingValue& value);
-// What is allowed, for people: "1 to 256", "one of simple, threadpool".
+// The allowed values, for people: "1 to 256", "one of simple, threadpool".
 [[nodiscard]] std::string allowed_text(const SettingRow& row);
 
 }  // namespace rota

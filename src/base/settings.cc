@@ -31,7 +31,7 @@ bool is_name(std::string_view name) {
   return is_word(name, "._") && name.front() != '.' && name.back() != '.' && name.find("..") == std::string_view::npos;
 }
 
-// Two rows that a name, flag or variable could mean both.
+// Refuses two rows that one name, flag or variable could refer to.
 void check_distinct(const SettingRow& a, const SettingRow& b) {
   ROTA_ASSERT(a.name != b.name, "the setting ", a.name, " is there twice");
   ROTA_ASSERT(a.flag != b.flag, "the flag --", a.flag, " is there twice");

@@ -1,14 +1,14 @@
-// The settings table: one row a setting, and everything else comes from it.
+// The settings table: one row per setting, from which everything else is derived.
 //
 //   SettingsTable table;
 //   const auto workers = table.add_int({.name = "fiber.workers", .meaning = "threads that run fibers"}, 4, 1, 256);
 //   const auto grace = table.add_duration({.name = "worker.grace", .meaning = "from TERM to KILL"}, 10s, 0s, 1h);
 //   SettingsLoad load = load_settings(table, {.arguments = args, .environment = current_environment()});
 //   if (!load.ok()) ... load.errors ...
-//   load.settings.get(workers)                 a typed value, without looking up a name
+//   load.settings.get(workers)                 // a typed value, without a lookup by name
 //
-// A flag beats the environment, which beats files (a later one an earlier one), which beat the default. Every value
-// knows where it came from. All problems are reported, not only the first.
+// Precedence: a flag overrides the environment, which overrides files (later ones override earlier ones), which
+// override the default. Every value records its origin. All errors are reported, not only the first.
 //
 //   flags         --fiber-workers 8, --fiber-workers=8; bools: --x, --no-x, --x=false; lists: repeat or use commas
 //   environment   ROTA_FIBER_WORKERS=8; an empty value counts as not set
@@ -36,7 +36,7 @@ namespace rota {
 class SettingsTable;
 class Settings;
 
-// The typed name of a setting: what add_...() returns and get() takes.
+// The typed handle of a setting: returned by add_...(), taken by get().
 template <class T>
 class Setting {
  public:
@@ -50,7 +50,8 @@ class Setting {
   std::size_t index_;
 };
 
-// What is common to all rows. Flag and environment are made from the name when left empty: "fiber.workers" becomes
+// The common part of all rows. If flag and environment are empty, they are derived from the name: "fiber.workers"
+// becomes
 // --fiber-workers and ROTA_FIBER_WORKERS.
 struct SettingSpec {
   std::string name;
@@ -62,11 +63,11 @@ struct SettingSpec {
   bool secret = false;
 };
 
-// A wrong row (a name used twice, a default out of range) is a bug and aborts.
+// A wrong row (a duplicate name, a default out of range) is a bug and aborts.
 class SettingsTable {
  public:
   SettingsTable() = default;
-  SettingsTable(const SettingsTable&) = delete;  // Handles point at their table.
+  SettingsTable(const SettingsTable&) = delete;  // Handles point to their table.
   SettingsTable& operator=(const SettingsTable&) = delete;
 
   Setting<bool> add_bool(SettingSpec spec, bool value);
@@ -78,9 +79,10 @@ class SettingsTable {
   Setting<Duration> add_duration(SettingSpec spec, Duration value, Duration least, Duration most);
   Setting<ByteSize> add_bytes(SettingSpec spec, ByteSize value, ByteSize least, ByteSize most);
   Setting<StringList> add_list(SettingSpec spec, StringList value, std::size_t most_items = 1024);
-  template <class E>
+  // `names`: pairs of a name and an enumerator.
+  template <class E, class Names = std::initializer_list<std::pair<std::string_view, E>>>
     requires std::is_enum_v<E>
-  Setting<E> add_enum(SettingSpec spec, E value, std::initializer_list<std::pair<std::string_view, E>> names) {
+  Setting<E> add_enum(SettingSpec spec, E value, const Names& names) {
     std::vector<EnumName> list;
     for (const auto& [name, number] : names) list.push_back({std::string(name), static_cast<std::int64_t>(number)});
     return {this, add_enum_row(std::move(spec), static_cast<std::int64_t>(value), std::move(list))};
@@ -88,7 +90,7 @@ class SettingsTable {
 
   [[nodiscard]] const std::vector<SettingRow>& rows() const noexcept { return rows_; }
 
-  // For people: what `--help` shows, wrapped to `width`, and a page of markdown.
+  // The text for `--help`, wrapped to `width`, and a markdown page.
   [[nodiscard]] std::string help(std::size_t width = 100) const;
   [[nodiscard]] std::string markdown() const;
 
@@ -100,7 +102,7 @@ class SettingsTable {
   std::vector<SettingRow> rows_;
 };
 
-// Where a value came from.
+// The origin of a value.
 struct SettingOrigin {
   enum class Kind : std::uint8_t { kDefault, kFile, kEnvironment, kFlag, kProgram };
   Kind kind = Kind::kDefault;
@@ -141,13 +143,13 @@ class Settings {
   }
 
   [[nodiscard]] const SettingsTable& table() const noexcept { return *table_; }
-  // By position, for code that goes over all rows.
+  // By position, for code that iterates over all rows.
   [[nodiscard]] const SettingValue& value_at(std::size_t index) const { return at(table_, index).value; }
   [[nodiscard]] const SettingOrigin& origin_at(std::size_t index) const { return at(table_, index).origin; }
-  // As text; a secret that is set is "(secret)".
+  // As text; "(secret)" for a secret that is set.
   [[nodiscard]] std::string text_at(std::size_t index) const;
 
-  // What `rota config` prints: every setting with its value and origin.
+  // The output of `rota config`: every setting with its value and origin.
   [[nodiscard]] std::string to_text() const;
   [[nodiscard]] std::string to_json() const;
 
@@ -169,33 +171,41 @@ class Settings {
   std::vector<Entry> entries_;
 };
 
-struct SettingsFile {
-  std::string path;  // For messages and origins.
-  std::string text;
+// The contents of a settings file after parsing. workflow/settings_file.h makes them from YAML; this room does not need
+// a YAML library.
+struct SettingsFileEntry {
+  std::string key;    // "fiber.workers"
+  std::string where;  // "rota.yaml:3:12", the position of the value.
+  bool is_list = false;
+  std::string text{};  // The value, unless it is a list.
+  StringList items{};
 };
-// Reads a file of at most 1 MiB.
-[[nodiscard]] Result<SettingsFile> read_settings_file(const std::string& path);
+struct SettingsFile {
+  std::vector<SettingsFileEntry> entries{};
+  std::vector<std::string> errors{};  // Each starts with a position: "rota.yaml:3:12: ".
+};
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
-// A copy of the process's environment. Not while another thread changes it.
+// A copy of the process's environment. Must not be called while another thread changes it.
 [[nodiscard]] Environment current_environment();
 
 struct SettingSources {
   std::vector<std::string> arguments{};  // Without the program's name.
   Environment environment{};
-  std::vector<SettingsFile> files{};  // Weakest first.
-  // A flag that is in no row: an error with the nearest match, or left in `rest` for another parser.
+  std::vector<SettingsFile> files{};  // Lowest precedence first.
+  // What to do with a flag that is in no row: report it with the nearest match, or leave it in `rest` for another
+  // parser.
   bool keep_unknown_flags = false;
 };
 
 struct SettingsLoad {
-  Settings settings;              // What was good; rows with a bad value keep the next weaker source's.
+  Settings settings;              // A row with a bad value keeps the value of the next source.
   std::vector<std::string> rest;  // Arguments that are not flags of the table, in order.
   std::vector<std::string> errors;
   std::vector<std::string> warnings;
 
   [[nodiscard]] bool ok() const noexcept { return errors.empty(); }
-  // All errors as one, a line each; or ok.
+  // All errors as one, one per line; or success.
   [[nodiscard]] Result<void> status() const;
 };
 

@@ -1,4 +1,5 @@
-// A table with a row of every type, for the tests and the fuzzer of the settings, and what must hold after any load.
+// A table with a row of every type, and a check that must hold after any load; for the tests and the fuzzer of
+// settings.
 #pragma once
 
 #include <string>
@@ -33,7 +34,7 @@ struct ExampleSettings {
   Setting<StringList> hosts = table.add_list({.name = "bus.hosts", .meaning = "where the bus is"}, {"localhost"}, 4);
 };
 
-// After any load: every value is allowed, and its text reads back to it. Returns what is wrong, or nothing.
+// After any load every value is allowed, and parsing its text gives the value again. Returns what is wrong, or nothing.
 inline std::string violation(const SettingsLoad& load) {
   const auto& rows = load.settings.table().rows();
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -52,20 +53,16 @@ inline std::string violation(const SettingsLoad& load) {
   return {};
 }
 
-// Loads from bytes that nobody chose: a zero byte separates the file, the environment values and the arguments.
-inline std::string load_bytes(std::string_view bytes) {
-  static const ExampleSettings example;
-  SettingSources sources;
-  const auto take = [&] {
-    const std::string_view part = bytes.substr(0, bytes.find('\0'));
-    bytes.remove_prefix(std::min(bytes.size(), part.size() + 1));
-    return std::string(part);
-  };
-  sources.files.push_back({"fuzz.yaml", take()});
-  for (const SettingRow& row : example.table.rows()) sources.environment.emplace_back(row.environment.back(), take());
-  sources.keep_unknown_flags = !bytes.empty() && (static_cast<unsigned char>(bytes.front()) & 1U) != 0;
-  while (!bytes.empty() && sources.arguments.size() < 64) sources.arguments.push_back(take());
-  return violation(load_settings(example.table, sources));
+// A settings file with one value per (name, position, text).
+struct FileValue {
+  std::string key, where, text;
+};
+inline SettingsFile file_with(const std::vector<FileValue>& values) {
+  SettingsFile file;
+  for (const FileValue& value : values) {
+    file.entries.push_back({.key = value.key, .where = value.where, .text = value.text});
+  }
+  return file;
 }
 
 }  // namespace rota::testing_support

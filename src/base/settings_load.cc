@@ -1,4 +1,4 @@
-// From files, environment and flags to values. See base/settings.h for the rules.
+// Loads settings from files, environment and flags. See base/settings.h for the rules.
 #include <unistd.h>
 
 #include <map>
@@ -6,7 +6,6 @@
 #include "base/json_text.h"
 #include "base/nearest.h"
 #include "base/settings.h"
-#include "base/settings_file.h"
 
 namespace rota {
 namespace {
@@ -44,7 +43,7 @@ class Loader {
            "; allowed: " + allowed_text(row);
   }
 
-  // Reads a value of the row and sets it, or says what is wrong.
+  // Parses a value of the row and sets it, or reports what is wrong.
   void apply(Index index, std::string_view text, SettingOrigin origin) {
     Result<SettingValue> value = parse_setting(row(index), text);
     if (value.ok()) {
@@ -70,12 +69,11 @@ class Loader {
   }
 
   void apply_file(const SettingsFile& file) {
-    SettingsFileEntries contents = flatten_settings_file(file);
-    for (std::string& error : contents.errors) load_.errors.push_back(std::move(error));
+    load_.errors.insert(load_.errors.end(), file.errors.begin(), file.errors.end());
     std::map<std::string, Index, std::less<>> by_name;
     for (Index i = 0; i < table_.rows().size(); ++i) by_name.emplace(row(i).name, i);
     std::map<std::string, std::string> seen;
-    for (SettingsFileEntry& entry : contents.entries) {
+    for (const SettingsFileEntry& entry : file.entries) {
       const auto [first, is_new] = seen.emplace(entry.key, entry.where);
       if (!is_new) {
         load_.errors.push_back(entry.where + ": " + printable(entry.key) + " was given already at " + first->second);
@@ -91,7 +89,7 @@ class Loader {
       if (!entry.is_list) {
         apply(index, entry.text, std::move(origin));
       } else if (row(index).type() == SettingType::kList) {
-        apply_list(index, std::move(entry.items), std::move(origin));
+        apply_list(index, entry.items, std::move(origin));
       } else {
         load_.errors.push_back(origin.to_string() + ": " + row(index).name +
                                ": a list was given; allowed: " + allowed_text(row(index)));
@@ -131,7 +129,7 @@ class Loader {
         variables.erase(variable);
       }
     }
-    // Other programs have variables too; only one that looks like a slip is worth a word.
+    // Other programs have variables, too; only a probable typing error causes a warning.
     for (const auto& [name, value] : variables) {
       if (!name.starts_with(kVariablePrefix)) continue;
       const std::string_view match = nearest(name.substr(kVariablePrefix.size()), known);
@@ -148,7 +146,7 @@ class Loader {
     for (std::size_t at = 0; at < arguments.size(); ++at) {
       const std::string& argument = arguments[at];
       if (argument == "--") {
-        // For another parser the separator still has a meaning.
+        // Another parser still needs the separator.
         at += sources_.keep_unknown_flags ? 0 : 1;
         load_.rest.insert(load_.rest.end(), arguments.begin() + static_cast<std::ptrdiff_t>(at), arguments.end());
         return;
@@ -196,7 +194,7 @@ class Loader {
       load_.errors.push_back("flag " + flag + ": needs a value; allowed: " + allowed_text(row(index)));
       return;
     }
-    // A list flag given again adds to what the flags before it gave.
+    // A repeated list flag adds to the items of the earlier flags.
     const bool again = row(index).type() == SettingType::kList && load_.settings.origin_at(index).kind == Kind::kFlag;
     if (!again) {
       apply(index, *value, std::move(origin));

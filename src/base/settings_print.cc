@@ -1,7 +1,8 @@
-// What people and programs read about settings: help, markdown, and the table of `rota config`. See base/settings.h.
+// The printed forms of settings: help, markdown, and the table of `rota config`. See base/settings.h.
 #include <algorithm>
 
 #include "base/json_text.h"
+#include "base/json_writer.h"
 #include "base/settings.h"
 
 namespace rota {
@@ -9,7 +10,7 @@ namespace {
 
 std::string_view group_of(std::string_view name) { return name.substr(0, name.find('.')); }
 
-// Rows in groups, each group where it appears first; rows of a group in the order they were added.
+// Rows in groups, in the order in which the groups first appear; rows of a group in the order in which they were added.
 std::vector<std::pair<std::string_view, std::vector<const SettingRow*>>> grouped(const std::vector<SettingRow>& rows) {
   std::vector<std::pair<std::string_view, std::vector<const SettingRow*>>> groups;
   for (const SettingRow& row : rows) {
@@ -68,33 +69,25 @@ std::string cell(std::string_view text) {
   return out;
 }
 
-void append_json_value(std::string& out, const SettingRow& row, const SettingValue& value) {
+void write_list(JsonWriter& json, const StringList& items) {
+  json.begin_array();
+  for (const std::string& item : items) json.value(item);
+  json.end_array();
+}
+
+void write_value(JsonWriter& json, const SettingRow& row, const SettingValue& value) {
   switch (row.type()) {
     case SettingType::kBool:
     case SettingType::kInt:
     case SettingType::kFloat:
-      out.append(format_setting(row, value));
+      json.raw(format_setting(row, value));
       return;
-    case SettingType::kList: {
-      out.push_back('[');
-      const auto& items = std::get<StringList>(value);
-      for (std::size_t i = 0; i < items.size(); ++i) {
-        if (i != 0) out.push_back(',');
-        append_json_string(out, items[i]);
-      }
-      out.push_back(']');
+    case SettingType::kList:
+      write_list(json, std::get<StringList>(value));
       return;
-    }
     default:
-      append_json_string(out, format_setting(row, value));
+      json.value(format_setting(row, value));
   }
-}
-
-void append_json_member(std::string& out, std::string_view key, std::string_view text) {
-  out.push_back(',');
-  append_json_string(out, key);
-  out.push_back(':');
-  append_json_string(out, text);
 }
 
 std::string_view kind_name(SettingOrigin::Kind kind) {
@@ -166,36 +159,26 @@ std::string Settings::to_json() const {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const SettingRow& row = rows[i];
     const SettingValue& value = value_at(i);
-    out.append(i == 0 ? "\n" : ",\n").append("{\"name\":");
-    append_json_string(out, row.name);
-    append_json_member(out, "type", to_string(row.type()));
-    out.append(",\"value\":");
+    out.append(i == 0 ? "\n" : ",\n");  // One setting per line.
+    JsonWriter json(out);
+    json.begin_object().field("name", row.name).field("type", to_string(row.type())).key("value");
     if (row.secret && value != row.default_value) {
-      append_json_string(out, text_at(i));
+      json.value(text_at(i));
     } else {
-      append_json_value(out, row, value);
+      write_value(json, row, value);
       // Durations and sizes are text for people; programs also get the number.
-      if (const auto* duration = std::get_if<Duration>(&value)) {
-        out.append(",\"nanoseconds\":").append(std::to_string(duration->count()));
-      } else if (const auto* size = std::get_if<ByteSize>(&value)) {
-        out.append(",\"bytes\":").append(std::to_string(size->count));
-      }
+      if (const auto* duration = std::get_if<Duration>(&value)) json.field("nanoseconds", duration->count());
+      if (const auto* size = std::get_if<ByteSize>(&value)) json.field("bytes", size->count);
     }
-    append_json_member(out, "origin", kind_name(origin_at(i).kind));
-    if (!origin_at(i).where.empty()) append_json_member(out, "where", origin_at(i).where);
-    out.append(",\"default\":");
-    append_json_value(out, row, row.default_value);
-    append_json_member(out, "allowed", allowed_text(row));
-    if (!row.unit.empty()) append_json_member(out, "unit", row.unit);
-    append_json_member(out, "flag", "--" + row.flag);
-    out.append(",\"environment\":[");
-    for (std::size_t n = 0; n < row.environment.size(); ++n) {
-      if (n != 0) out.push_back(',');
-      append_json_string(out, row.environment[n]);
-    }
-    out.append("]");
-    append_json_member(out, "meaning", row.meaning);
-    out.push_back('}');
+    json.field("origin", kind_name(origin_at(i).kind));
+    if (!origin_at(i).where.empty()) json.field("where", origin_at(i).where);
+    json.key("default");
+    write_value(json, row, row.default_value);
+    json.field("allowed", allowed_text(row));
+    if (!row.unit.empty()) json.field("unit", row.unit);
+    json.field("flag", "--" + row.flag).key("environment");
+    write_list(json, row.environment);
+    json.field("meaning", row.meaning).end_object();
   }
   out.append("\n]\n");
   return out;

@@ -1,4 +1,4 @@
-// What is printed about settings: help, documentation, and the table of all values with their origins.
+// The printed forms of settings: help, documentation, and the table of all values with their origins.
 // Contract: H-4
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -60,7 +60,9 @@ TEST_F(SettingsPrintTest, TheTextTableShowsEachValueWithItsOrigin) {
   SettingSources sources;
   sources.arguments = {"--fiber-workers=8"};
   sources.environment = {{"ROTA_WORKER_GRACE", "1500ms"}};
-  sources.files = {{"rota.yaml", "host.name: ''\nbus.hosts: [a, b]\n"}};
+  sources.files.emplace_back().entries = {
+      {.key = "host.name", .where = "rota.yaml:1:12"},
+      {.key = "bus.hosts", .where = "rota.yaml:2:12", .is_list = true, .items = {"a", "b"}}};
   const std::string text = load_settings(table, sources).settings.to_text();
   EXPECT_EQ(text,
             "SETTING            VALUE    ORIGIN\n"

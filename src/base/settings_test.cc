@@ -1,4 +1,4 @@
-// The settings as a user meets them: sources, precedence, origins, and sentences about what is wrong.
+// Settings from all sources: precedence, origins, and messages about wrong values.
 // Contract: H-4
 #include "base/settings.h"
 
@@ -6,8 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 
 #include "base/settings_example.h"
 
@@ -18,14 +16,14 @@ using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing_support::file_with;
 using testing_support::Mode;
 using Kind = SettingOrigin::Kind;
 
 class SettingsTest : public testing::Test, protected testing_support::ExampleSettings {
  protected:
-  SettingsLoad load(std::vector<std::string> arguments, Environment environment = {}, std::string yaml = "") {
-    SettingSources sources{std::move(arguments), std::move(environment), {}, false};
-    if (!yaml.empty()) sources.files.push_back({"rota.yaml", std::move(yaml)});
+  SettingsLoad load(std::vector<std::string> arguments, Environment environment = {}, SettingsFile file = {}) {
+    const SettingSources sources{std::move(arguments), std::move(environment), {std::move(file)}, false};
     SettingsLoad result = load_settings(table, sources);
     EXPECT_EQ(testing_support::violation(result), "");
     return result;
@@ -91,40 +89,12 @@ TEST_F(SettingsTest, EveryTypeFromTheEnvironment) {
   EXPECT_THAT(result.settings.get(hosts), ElementsAre("x", "y"));
 }
 
-TEST_F(SettingsTest, EveryTypeFromAFile) {
-  const SettingsLoad result = load({}, {}, R"(# comment
-cli: {color: no}
-fiber:
-  workers: 16
-  offset: "7"
-  stack_bytes: 16 KiB
-fleet.ratio: 0.75
-host:
-  name: 'quoted'
-worker:
-  grace: 2s
-flow: {mode: threadpool}
-bus:
-  hosts: ["one", two, 'with, comma']
-)");
-  EXPECT_THAT(result.errors, IsEmpty());
-  EXPECT_EQ(result.settings.get(color), false);
-  EXPECT_EQ(result.settings.get(workers), 16);
-  EXPECT_EQ(result.settings.get(offset), 7);
-  EXPECT_EQ(result.settings.get(ratio), 0.75);
-  EXPECT_EQ(result.settings.get(name), "quoted");
-  EXPECT_EQ(result.settings.get(grace), 2s);
-  EXPECT_EQ(result.settings.get(stack).count, 16384U);
-  EXPECT_EQ(result.settings.get(mode), Mode::kThreadpool);
-  EXPECT_THAT(result.settings.get(hosts), ElementsAre("one", "two", "with, comma"));
-  EXPECT_EQ(result.settings.origin(workers).to_string(), "file rota.yaml:4:12");
-  EXPECT_EQ(result.settings.origin(ratio).to_string(), "file rota.yaml:7:14");
-}
-
 TEST_F(SettingsTest, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
-  const std::string yaml = "fiber: {workers: 10, offset: 10}\nhost.name: file\n";
+  const SettingsFile file = file_with({{"fiber.workers", "rota.yaml:1:18", "10"},
+                                       {"fiber.offset", "rota.yaml:1:30", "10"},
+                                       {"host.name", "f:2:12", "file"}});
   const SettingsLoad result =
-      load({"--fiber-workers=12"}, {{"ROTA_FIBER_WORKERS", "11"}, {"ROTA_FIBER_OFFSET", "11"}}, yaml);
+      load({"--fiber-workers=12"}, {{"ROTA_FIBER_WORKERS", "11"}, {"ROTA_FIBER_OFFSET", "11"}}, file);
   EXPECT_TRUE(result.ok());
   EXPECT_EQ(result.settings.get(workers), 12);
   EXPECT_EQ(result.settings.origin(workers).kind, Kind::kFlag);
@@ -137,7 +107,8 @@ TEST_F(SettingsTest, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
 
 TEST_F(SettingsTest, ALaterFileBeatsAnEarlierOneAndTheLastFlagWins) {
   SettingSources sources;
-  sources.files = {{"system.yaml", "fiber.workers: 1\nhost.name: sys"}, {"user.yaml", "fiber.workers: 2"}};
+  sources.files = {file_with({{"fiber.workers", "system.yaml:1:16", "1"}, {"host.name", "system.yaml:2:12", "sys"}}),
+                   file_with({{"fiber.workers", "user.yaml:1:16", "2"}})};
   sources.arguments = {"--fiber-offset=1", "--fiber-offset=2"};
   const SettingsLoad result = load_settings(table, sources);
   EXPECT_EQ(result.settings.get(workers), 2);
@@ -147,10 +118,14 @@ TEST_F(SettingsTest, ALaterFileBeatsAnEarlierOneAndTheLastFlagWins) {
 }
 
 TEST_F(SettingsTest, BadValuesNameSettingValueOriginAndWhatIsAllowed) {
-  const SettingsLoad result =
-      load({"--fiber-workers", "0", "--worker-grace=soon"}, {{"ROTA_FLEET_RATIO", "2"}, {"ROTA_CLI_COLOR", "maybe"}},
-           "fiber:\n  stack_bytes: 1TiB\nflow.mode: fast\nhost.name: much_too_long_a_name\n"
-           "bus.hosts: [a, b, c, d, e]\nfiber.offset: [1]\n");
+  SettingsFile file = file_with({{"fiber.stack_bytes", "rota.yaml:2:16", "1TiB"},
+                                 {"flow.mode", "rota.yaml:3:12", "fast"},
+                                 {"host.name", "rota.yaml:4:12", "much_too_long_a_name"}});
+  file.entries.push_back(
+      {.key = "bus.hosts", .where = "rota.yaml:5:12", .is_list = true, .items = {"a", "b", "c", "d", "e"}});
+  file.entries.push_back({.key = "fiber.offset", .where = "rota.yaml:6:15", .is_list = true, .items = {"1"}});
+  const SettingsLoad result = load({"--fiber-workers", "0", "--worker-grace=soon"},
+                                   {{"ROTA_FLEET_RATIO", "2"}, {"ROTA_CLI_COLOR", "maybe"}}, file);
   EXPECT_THAT(
       result.errors,
       ElementsAre(
@@ -195,7 +170,11 @@ TEST_F(SettingsTest, BadNumbersAreToldApart) {
 TEST_F(SettingsTest, UnknownNamesSuggestTheNearest) {
   const SettingsLoad result =
       load({"--fiber-wrokers=3", "--no-cli-colour", "--zzz", "--fiber.workers", "5"}, {{"ROTA_WORKER_GRACES", "1s"}},
-           "fiber: {worker: 3}\nworker: {grace: 1s, grcae: 2s}\nhost: 7\nunrelated: 1\n");
+           file_with({{"fiber.worker", "rota.yaml:1:17", "3"},
+                      {"worker.grace", "rota.yaml:2:17", "1s"},
+                      {"worker.grcae", "rota.yaml:2:28", "2s"},
+                      {"host", "rota.yaml:3:7", "7"},
+                      {"unrelated", "rota.yaml:4:12", "1"}}));
   EXPECT_THAT(result.errors, ElementsAre("rota.yaml:1:17: fiber.worker: no such setting; did you mean fiber.workers?",
                                          "rota.yaml:2:28: worker.grcae: no such setting; did you mean worker.grace?",
                                          "rota.yaml:3:7: host is a group of settings and has no value of its own",
@@ -246,7 +225,8 @@ TEST_F(SettingsTest, WhatIsNoFlagIsLeftInOrder) {
 }
 
 TEST_F(SettingsTest, LenientVariablesWarnAndFallBack) {
-  const SettingsLoad result = load({}, {{"STV_SCHEDULER", "fastest"}}, "flow.mode: threadpool");
+  const SettingsLoad result =
+      load({}, {{"STV_SCHEDULER", "fastest"}}, file_with({{"flow.mode", "rota.yaml:1:12", "threadpool"}}));
   EXPECT_TRUE(result.ok());
   EXPECT_EQ(result.settings.get(mode), Mode::kThreadpool);
   EXPECT_THAT(result.warnings,
@@ -300,20 +280,6 @@ TEST_F(SettingsTest, TheProcessEnvironmentIsRead) {
   const SettingsLoad result = load({}, current_environment());
   unsetenv("ROTA_FIBER_WORKERS");
   EXPECT_EQ(result.settings.get(workers), 33);
-}
-
-TEST_F(SettingsTest, FilesAreReadFromDisk) {
-  const std::string path = testing::TempDir() + "/rota_settings_test.yaml";
-  std::ofstream(path) << "fiber.workers: 9\n";
-  const auto file = read_settings_file(path);
-  ASSERT_TRUE(file.ok());
-  EXPECT_EQ(load_settings(table, {.files = {*file}}).settings.get(workers), 9);
-  std::ofstream(path) << std::string((std::size_t{1} << 20) + 1, ' ');
-  EXPECT_EQ(read_settings_file(path).code(), ErrorCode::kTooLarge);
-  EXPECT_EQ(load_settings(table, {.files = {{"big", std::string((std::size_t{1} << 20) + 1, ' ')}}}).errors.size(), 1U);
-  std::filesystem::remove(path);
-  EXPECT_EQ(read_settings_file(path).code(), ErrorCode::kNotFound);
-  EXPECT_EQ(read_settings_file(testing::TempDir()).code(), ErrorCode::kIoError);
 }
 
 using SettingsDeathTest = SettingsTest;

@@ -21,7 +21,7 @@ long futex(Atomic<std::uint32_t>& word, int operation, std::uint32_t value, cons
 }  // namespace
 
 void futex_wait(Atomic<std::uint32_t>& word, std::uint32_t expected) {
-  // EAGAIN (the word differs) and EINTR both mean: look again. The caller loops anyway.
+  // EAGAIN (the word differs) and EINTR both mean: check again. The caller loops anyway.
   futex(word, FUTEX_WAIT, expected, nullptr);
 }
 

@@ -1,8 +1,8 @@
 // Locks, conditions and threads for code that may block an OS thread, with clang's thread-safety annotations.
 //
-// Atomics, Plain and Futex come from rota/detail/sync.h. With ROTA_INTERLEAVE=1 Mutex, CondVar and Thread are
-// the interleaving checker's; a deadlock, a lost wake-up or a leaked lock then fails the test that has it.
-// Thread safety: all of it is for sharing, except MutexLock, which belongs to one thread.
+// Atomics, Plain and Futex come from rota/detail/sync.h. With ROTA_INTERLEAVE=1 Mutex, CondVar and Thread are the
+// interleaving checker's; a deadlock, a lost wake-up or a leaked lock then fails the test.
+// Thread safety: everything may be shared, except MutexLock, which belongs to one thread.
 #pragma once
 
 #include "base/thread_annotations.h"
@@ -59,13 +59,13 @@ class CondVar {
   CondVar(const CondVar&) = delete;
   CondVar& operator=(const CondVar&) = delete;
 
-  // Releases `mutex`, sleeps until notified (or spuriously), and holds it again on return.
+  // Releases `mutex`, sleeps until notified (or spuriously), and takes it again.
   void wait(Mutex& mutex) ROTA_REQUIRES(mutex) {
     std::unique_lock<std::mutex> lock(mutex.raw_, std::adopt_lock);
     raw_.wait(lock);
     lock.release();
   }
-  // The same with a limit; false only when the time ran out.
+  // The same with a limit; false only if the time ran out.
   bool wait_for(Mutex& mutex, std::chrono::nanoseconds timeout) ROTA_REQUIRES(mutex) {
     std::unique_lock<std::mutex> lock(mutex.raw_, std::adopt_lock);
     const std::cv_status status = raw_.wait_for(lock, timeout);
@@ -83,7 +83,7 @@ class CondVar {
   std::condition_variable raw_;
 };
 
-// Joins when destroyed, so that no thread outlives what it uses.
+// Joins in the destructor, so that no thread outlives what it uses.
 class Thread {
  public:
   Thread() = default;

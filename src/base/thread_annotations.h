@@ -1,5 +1,5 @@
-// clang's thread-safety annotations: which lock guards what, checked at compile time (-Wthread-safety). Nothing for
-// other compilers.
+// clang's thread-safety annotations, which say which lock guards what and are checked at compile time
+// (-Wthread-safety). Empty for other compilers.
 #pragma once
 
 #if defined(__clang__)

@@ -1,4 +1,4 @@
-// Reading and writing durations and sizes. See base/units.h.
+// Parsing and formatting durations and sizes. See base/units.h.
 #include "base/units.h"
 
 #include <array>
@@ -14,7 +14,7 @@ struct Unit {
   std::uint64_t factor;
 };
 
-// Falling order; parse_duration relies on it.
+// In descending order, on which parse_duration relies.
 constexpr std::array<Unit, 7> kDurationUnits = {{{"d", 86'400'000'000'000U},
                                                  {"h", 3'600'000'000'000U},
                                                  {"m", 60'000'000'000U},
@@ -57,7 +57,7 @@ struct Decimal {
 
 enum class Fault { kNone, kSyntax, kRange, kPrecision };
 
-// Takes a number off the front of `text`.
+// Removes a number from the front of `text`.
 Fault take_decimal(std::string_view& text, Decimal& out) {
   out = {};
   bool digits = false;
@@ -153,14 +153,14 @@ Result<Duration> parse_duration(std::string_view text) {
 std::string format_duration(Duration duration) {
   if (duration == Duration::zero()) return "0s";
   std::string text;
-  // As unsigned, so that the most negative one has a size too.
+  // Unsigned, so that the most negative value has a magnitude, too.
   auto rest = static_cast<std::uint64_t>(duration.count());
   if (duration < Duration::zero()) {
     text.push_back('-');
     rest = 0 - rest;
   }
   for (const Unit& unit : kDurationUnits) {
-    if (unit.name == "d") continue;  // People read 48h as easily, and a day is not always 24 hours.
+    if (unit.name == "d") continue;  // 48h is as readable, and a day does not always have 24 hours.
     if (const std::uint64_t count = rest / unit.factor; count != 0) {
       text.append(std::to_string(count)).append(unit.name);
       rest %= unit.factor;

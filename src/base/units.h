@@ -1,12 +1,12 @@
 // Durations and sizes as people write them: `10ms`, `1m30s`, `8KiB`, `64MB`.
 //
-// Exact: no floating point is involved, and what cannot be represented to the nanosecond or byte is refused. What
-// format_...() writes, parse_...() reads back to the same value.
+// Exact: no floating point is involved, and values that cannot be represented to the nanosecond or byte are refused.
+// parse_...() converts the output of format_...() back to the same value.
 //
-//   duration = [ "-" ] ( part { part } | "0" )      parts in falling order of unit, each unit once
+//   duration = [ "-" ] ( part { part } | "0" )      parts in descending order of unit, each unit at most once
 //   part     = number unit                          unit: d h m s ms us ns
-//   size     = number [ " " ] [ unit ]              unit: B, kB MB GB TB PB (1000), KiB MiB GiB TiB PiB (1024), any
-//   case number   = digits [ "." digits ]
+//   size     = number [ " " ] [ unit ]              unit: B, kB MB GB TB PB (1000), KiB MiB GiB TiB PiB (1024)
+//   number   = digits [ "." digits ]                the units of a size may have any case
 //
 // Thread safety: functions without state.
 #pragma once
@@ -21,7 +21,7 @@
 
 namespace rota {
 
-// A number of bytes, as a type of its own.
+// A number of bytes, as its own type.
 struct ByteSize {
   std::uint64_t count = 0;
   friend constexpr auto operator<=>(const ByteSize&, const ByteSize&) noexcept = default;

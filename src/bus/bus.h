@@ -1,56 +1,57 @@
-// The one interface of all buses (U-1): a host with many workers, ordered messages each way, delivered at least once.
+// The interface of every bus (U-1): one host and many workers, ordered messages in both directions, delivered at least
+// once. The messages are those of model/message.h.
 //
-// A message that was received is delivered again after rewind() (a restart of the receiver) until it is acknowledged.
-// A host acknowledges after the record of what it decided is durable; a worker after it has taken the message in.
-// Acknowledging one acknowledges all that this receiver was given before it.
+// After rewind(), or after a restart of the receiver, every message that was received and not acknowledged is delivered
+// again. A host acknowledges a message after the record of its decision is durable; a worker does so after it has
+// handled the message. Acknowledging a message acknowledges all messages that this receiver got before it.
 //
-// Every queue is bounded. A sender waits for room, which parks its task; a receiver that never acknowledges gets
-// QueueFull when it holds as many as the queue.
+// Every queue is bounded. A sender waits for room, which parks its task. A receiver that holds as many unacknowledged
+// messages as the queue has room for gets QueueFull.
 //
-// Thread safety: send() from any number of tasks; receive(), acknowledge() and rewind() from one at a time.
+// Thread safety: send() from any number of tasks; receive(), acknowledge() and rewind() from one task at a time.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
-#include <memory>
 #include <string>
 
-#include "bus/message.h"
+#include "model/message.h"
 #include "rota/result.h"
 
 namespace rota::bus {
 
 struct DeliveryToWorker {
   std::uint64_t id = 0;
-  ToWorker message;
+  model::ToWorker message;
 };
 
 struct DeliveryFromWorker {
   std::uint64_t id = 0;
   std::string worker;
-  FromWorker message;
+  model::FromWorker message;
 };
 
-// A worker's end.
+// A worker's end of the bus.
 class WorkerEnd {
  public:
   virtual ~WorkerEnd() = default;
   // Timeout; Closed when the bus is closed for good; Unavailable when it cannot be reached now; Cancelled.
   virtual Result<DeliveryToWorker> receive(std::chrono::nanoseconds limit) = 0;
   virtual Result<void> acknowledge(std::uint64_t id) = 0;
-  // Closed, Unavailable, Cancelled. Not sent then, as far as is known.
-  virtual Result<void> send(FromWorker message) = 0;
+  // Closed, Unavailable, Cancelled. After an error the message was probably not sent.
+  virtual Result<void> send(model::FromWorker message) = 0;
 };
 
-// The host's end.
+// The host's end of the bus.
 class HostEnd {
  public:
   virtual ~HostEnd() = default;
+  // As WorkerEnd::receive().
   virtual Result<DeliveryFromWorker> receive(std::chrono::nanoseconds limit) = 0;
   virtual Result<void> acknowledge(std::uint64_t id) = 0;
-  // NotFound: no worker of this name has ever been there.
-  virtual Result<void> send(const std::string& worker, ToWorker message) = 0;
-  // From the oldest that is not acknowledged.
+  // NotFound: no worker of this name has ever been connected. Otherwise as WorkerEnd::send().
+  virtual Result<void> send(const std::string& worker, model::ToWorker message) = 0;
+  // Delivers again from the oldest message that is not acknowledged.
   virtual Result<void> rewind() = 0;
 };
 

@@ -17,10 +17,11 @@ class LocalBus::Host : public HostEnd {
     bus_->to_host_.acknowledge(id);
     return {};
   }
-  Result<void> send(const std::string& worker, ToWorker message) override {
+  Result<void> send(const std::string& worker, model::ToWorker message) override {
     const std::shared_ptr<Lane> lane = bus_->find(worker);
     if (lane == nullptr) {
-      return Error{ErrorCode::kNotFound, "no worker '" + printable(worker) + "' was ever connected to this bus"};
+      return Error{ErrorCode::kNotFound,
+                   "no worker named '" + printable(worker) + "' has ever been connected to this bus"};
     }
     return lane->queue.send(std::move(message));
   }
@@ -49,7 +50,7 @@ class LocalBus::Worker : public WorkerEnd {
     lane_->queue.acknowledge(id);
     return {};
   }
-  Result<void> send(FromWorker message) override { return bus_->to_host_.send({name_, std::move(message)}); }
+  Result<void> send(model::FromWorker message) override { return bus_->to_host_.send({name_, std::move(message)}); }
 
  private:
   LocalBus* bus_;
@@ -76,7 +77,7 @@ Result<std::unique_ptr<WorkerEnd>> LocalBus::connect(const std::string& worker) 
   if (lane == nullptr) lane = std::make_shared<Lane>(capacity_);
   if (lane->connected) {
     return Error{ErrorCode::kAlreadyExists,
-                 "a worker '" + printable(worker) + "' is connected; every worker needs its own name"};
+                 "a worker named '" + printable(worker) + "' is connected already; give this worker another name"};
   }
   lane->connected = true;
   lane->queue.rewind();

@@ -1,6 +1,7 @@
-// The bus within one process: queues in memory (U-1). Nothing is lost while the process lives, and all of it with it.
+// The bus within one process: queues in memory (U-1). Messages live as long as the process.
 //
-// A worker's queue stays when the worker disconnects, with what is not acknowledged: it gets it when it connects again.
+// A worker's queue is kept when the worker disconnects. When it connects again, it gets the messages that it has not
+// acknowledged.
 // Thread safety: as bus.h says; host(), connect() and close() from any task. The bus outlives its ends.
 #pragma once
 
@@ -17,7 +18,7 @@ namespace rota::bus {
 class LocalBus {
  public:
   static constexpr std::size_t kCapacity = 4096;
-  // So many messages wait in each direction of each worker, and so many for the host.
+  // `capacity`: how many messages each queue holds; there is one queue per worker, and one for the host.
   explicit LocalBus(std::size_t capacity = kCapacity);
   ~LocalBus();
   LocalBus(const LocalBus&) = delete;
@@ -26,17 +27,17 @@ class LocalBus {
   HostEnd& host();
   // AlreadyExists while a worker of this name is connected. Destroying the end disconnects it.
   Result<std::unique_ptr<WorkerEnd>> connect(const std::string& worker);
-  // Ends receive() and send() of all with Closed; what was sent before may still be received.
+  // Every send() and receive() returns Closed from now on, but messages sent before can still be received.
   void close();
 
  private:
   struct FromEnvelope {
     std::string worker;
-    FromWorker message;
+    model::FromWorker message;
   };
   struct Lane {
     explicit Lane(std::size_t capacity) : queue(capacity) {}
-    Queue<ToWorker> queue;
+    Queue<model::ToWorker> queue;
     bool connected = false;  // Under mutex_.
   };
   class Host;

@@ -1,14 +1,15 @@
-// A bounded queue with acknowledgements, on a channel: what bus.h says of each direction.
+// A bounded queue with acknowledgements, built on a channel: one direction of a bus (bus.h).
 //
-// Invariants: what was sent is in the channel, in `redo_` or in `held_`, or acknowledged; ids rise in the order of
-// sending; everything in `held_` is older than everything in `redo_`, and that than everything in the channel.
-// Thread safety: send() and close() from any task; the rest from one at a time.
+// Invariants: a message that was sent is in the channel, in `redo_` or in `held_`, or it is acknowledged; ids rise in
+// the order of sending; every message in `held_` is older than every message in `redo_`, and these are older than those
+// in the channel.
+// Thread safety: send() and close() from any task; the other functions from one task at a time.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <deque>
-#include <memory>
+#include <string>
 #include <utility>
 
 #include "rota/fiber/channel.h"
@@ -38,7 +39,8 @@ class Queue {
   Result<Delivery> receive(std::chrono::nanoseconds limit) {
     if (held_.size() >= capacity_) {
       return Error{ErrorCode::kQueueFull,
-                   "as many messages as the queue has room for were received and not acknowledged"};
+                   "the receiver holds " + std::to_string(held_.size()) +
+                       " messages that it has not acknowledged; acknowledge them before receiving more"};
     }
     if (redo_.empty()) {
       try {
@@ -53,7 +55,7 @@ class Queue {
     return held_.back();
   }
 
-  // All up to `id`. Ids that were never given, or are acknowledged, change nothing.
+  // Acknowledges all messages up to `id`. Unknown ids, and ids acknowledged before, change nothing.
   void acknowledge(std::uint64_t id) {
     while (!held_.empty() && held_.front().id <= id) held_.pop_front();
   }
@@ -71,8 +73,8 @@ class Queue {
   fiber::Channel<T> channel_;
   const std::size_t capacity_;
   std::uint64_t last_id_ = 0;
-  std::deque<Delivery> redo_;  // Received before, to be received again.
-  std::deque<Delivery> held_;  // Received, not acknowledged.
+  std::deque<Delivery> redo_;  // To be delivered again.
+  std::deque<Delivery> held_;  // Received and not acknowledged.
 };
 
 }  // namespace rota::bus

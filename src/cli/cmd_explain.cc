@@ -126,7 +126,7 @@ Result<fleet::Explanation> explain(const ExplainOptions& options, Output& output
     if (!applied.ok()) return std::move(applied).take_error().in(place.log);
     if (record->index % 4096 == 0) progress.show("reading " + std::to_string(log->permille() / 10) + " %");
   }
-  ROTA_TRY_ASSIGN(const fleet::TaskId task, fleet::find_task(brain.state(), options.task));
+  ROTA_TRY_ASSIGN(const model::TaskId task, fleet::find_task(brain.state(), options.task));
   const std::uint64_t in = brain.state().at(task).assigned_in;
   const fleet::TaskAssigned* assigned = nullptr;
   if (in > 0) {

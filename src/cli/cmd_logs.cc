@@ -70,9 +70,9 @@ class Logs {
 
   // Finds the tasks that the user named.
   Result<void> choose() {
-    std::vector<fleet::TaskId> tasks;
+    std::vector<model::TaskId> tasks;
     for (const std::string& name : options_.tasks) {
-      ROTA_TRY_ASSIGN(const std::vector<fleet::TaskId> found, find_tasks(state(), name));
+      ROTA_TRY_ASSIGN(const std::vector<model::TaskId> found, find_tasks(state(), name));
       tasks.insert(tasks.end(), found.begin(), found.end());
     }
     if (options_.tasks.empty()) {
@@ -80,16 +80,16 @@ class Logs {
       if (tasks.empty()) return Error{ErrorCode::kNotFound, place_.name + ": no workflow was submitted yet"};
     }
     if (options_.failed) {
-      std::erase_if(tasks, [&](fleet::TaskId id) { return state().at(id).state != graph::TaskState::kFailed; });
+      std::erase_if(tasks, [&](model::TaskId id) { return state().at(id).state != graph::TaskState::kFailed; });
       if (tasks.empty()) {
         return Error{ErrorCode::kNotFound,
                      options_.tasks.empty() ? "no task has failed" : "none of these tasks has failed"};
       }
     }
-    std::set<fleet::TaskId> seen;
-    for (const fleet::TaskId task : tasks) {
+    std::set<model::TaskId> seen;
+    for (const model::TaskId task : tasks) {
       if (!seen.insert(task).second) continue;
-      const std::uint32_t attempts = state().at(task).attempt;
+      const std::uint32_t attempts = state().at(task).attempt.value();
       Followed each;
       each.owner.task = task;
       each.owner.name = state().at(task.workflow()).name_of(state().at(task));
@@ -105,25 +105,27 @@ class Logs {
 
   // Chooses the attempt whose log is read from now on.
   void look(Followed& each) {
-    const std::uint32_t latest = state().at(each.owner.task).attempt;
-    const std::uint32_t wanted = options_.attempt > 0 ? static_cast<std::uint32_t>(options_.attempt) : latest;
-    if (wanted == 0 || wanted > latest || wanted == each.owner.attempt) return;
+    using model::AttemptNumber;
+    const AttemptNumber latest = state().at(each.owner.task).attempt;
+    const AttemptNumber wanted =
+        options_.attempt > 0 ? AttemptNumber(static_cast<std::uint32_t>(options_.attempt)) : latest;
+    if (wanted.is_none() || wanted > latest || wanted == each.owner.attempt) return;
     each.owner.attempt = wanted;
     // Merged tasks run as one execution; the log is the leading task's.
     const Attempt* attempt = log_.timeline.find(each.owner.task, wanted);
-    const fleet::TaskId owner = attempt == nullptr ? each.owner.task : attempt->log_task;
-    const std::uint32_t number = attempt == nullptr ? wanted : attempt->log_attempt;
-    each.file = LogFollower(place_.folder + "/logs/" + log_name(owner.value(), number));
+    const model::TaskId owner = attempt == nullptr ? each.owner.task : attempt->log_task;
+    const AttemptNumber number = attempt == nullptr ? wanted : attempt->log_attempt;
+    each.file = LogFollower(place_.folder + "/logs/" + log_name(owner, number));
   }
 
   // Why there is no log to show.
   std::string why_none(const Followed& each) const {
     const fleet::Task& task = state().at(each.owner.task);
-    if (each.owner.attempt == 0) {
+    if (each.owner.attempt.is_none()) {
       const Result<fleet::Explanation> why = fleet::explain(state(), each.owner.task);
       return each.owner.name + " has not run: " + (why.ok() ? why->sentence : "it waits");
     }
-    const std::string attempt = "attempt " + std::to_string(each.owner.attempt) + " of " + each.owner.name;
+    const std::string attempt = "attempt " + std::to_string(each.owner.attempt.value()) + " of " + each.owner.name;
     if (task.at_worker && each.owner.attempt == task.attempt)
       return attempt + " waits at its worker for free resources";
     const bool runs = task.state == graph::TaskState::kRunning && each.owner.attempt == task.attempt;
@@ -204,7 +206,7 @@ class Logs {
   Result<void> follow() {
     for (Followed& each : followed_) {
       if (!each.file.path().empty()) ROTA_TRY(print_one(each));
-      if (!several_ && each.owner.attempt == 0) say_none(each);
+      if (!several_ && each.owner.attempt.is_none()) say_none(each);
     }
     for (;;) {
       ROTA_TRY_ASSIGN(const std::optional<std::string> writer, ledger::DiskReader::writer_of(place_.log));
@@ -232,10 +234,10 @@ class Logs {
       return {};
     }
     for (;;) {
-      const std::uint32_t before = each.owner.attempt;
+      const model::AttemptNumber before = each.owner.attempt;
       const fleet::Task& task = state().at(each.owner.task);
       const bool ended = graph::is_terminal(task.state);
-      const bool over = before > 0 && (task.attempt > before || ended);
+      const bool over = !before.is_none() && (task.attempt > before || ended);
       for (bool more = !each.file.path().empty(); more;) {
         ROTA_TRY_ASSIGN(const std::string bytes, over ? each.file.rest() : each.file.more());
         print(each, bytes);
@@ -245,12 +247,12 @@ class Logs {
       look(each);
       if (each.owner.attempt == before) {
         each.done = ended || (options_.attempt > 0 && over);
-        if (each.done && before == 0 && !several_) say_none(each);
+        if (each.done && before.is_none() && !several_) say_none(each);
         return {};
       }
-      if (before > 0)
-        output_.note(each.owner.name + ": attempt " + std::to_string(before) +
-                     " has ended; the log of the next attempt follows");
+      if (before.is_none()) continue;
+      output_.note(each.owner.name + ": attempt " + std::to_string(before.value()) +
+                   " has ended; the log of the next attempt follows");
     }
   }
 

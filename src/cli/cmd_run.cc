@@ -35,15 +35,13 @@ struct RunOptions {
   ledger::Durability durability = ledger::Durability::kFull;
 };
 
-Result<std::vector<fleet::WorkerSpec>> workers_of(const RunOptions& options) {
+Result<std::vector<model::WorkerSpec>> workers_of(const RunOptions& options) {
   if (options.workers.empty()) {
-    const Hardware hardware = Hardware::detect();
-    fleet::WorkerSpec local;
+    model::WorkerSpec local;
     local.name = "local";
-    local.cpu_millis = options.jobs > 0 ? options.jobs * 1000 : static_cast<std::int64_t>(hardware.cpu_millis);
-    local.memory_bytes = static_cast<std::int64_t>(hardware.memory_bytes);
-    local.gpus.resize(hardware.gpus);
-    return std::vector<fleet::WorkerSpec>{local};
+    local.resources = machine_resources();
+    if (options.jobs > 0) local.resources.cpu_millis = options.jobs * 1000;
+    return std::vector<model::WorkerSpec>{local};
   }
   ROTA_TRY_ASSIGN(const workflow::Source source, workflow::read_source(options.workers));
   workflow::FleetFile fleet = workflow::read_fleet(source);
@@ -52,7 +50,7 @@ Result<std::vector<fleet::WorkerSpec>> workers_of(const RunOptions& options) {
 }
 
 // The policy from the settings. Settings that were not set get the values that suit workers in this process.
-Result<fleet::Policy> policy_of(const std::vector<fleet::WorkerSpec>& workers) {
+Result<fleet::Policy> policy_of(const std::vector<model::WorkerSpec>& workers) {
   SettingsTable table;
   const host::PolicySettings rows(table);
   const SettingsLoad load = load_settings(table, {.environment = current_environment()});
@@ -64,7 +62,7 @@ Result<fleet::Policy> policy_of(const std::vector<fleet::WorkerSpec>& workers) {
   // Tasks are sent ahead to a single worker, so that it has work while the ledger syncs a group of records. The number
   // is about what it can finish of short tasks in that time.
   if (!chosen(rows.max_queue_per_worker()) && workers.size() == 1) {
-    policy.max_queue_per_worker = 16 * (workers.front().cpu_millis / 1000 + 1);
+    policy.max_queue_per_worker = 16 * (workers.front().resources.cpu_millis / 1000 + 1);
   }
   // The workers cannot get lost while this process runs, even if it was suspended for an hour.
   if (!chosen(rows.heartbeat_ttl())) policy.heartbeat_ttl_ms = 365LL * 24 * 3600 * 1000;

@@ -33,9 +33,9 @@ Result<int> trace(const TraceOptions& options, Output& output) {
   ProgressLine progress(output.shows_progress());
   ROTA_TRY_ASSIGN(const RunLog log, read_log(*source, progress));
   progress.clear();
-  const fleet::WorkflowId latest = latest_workflow(log.brain.state());
+  const model::WorkflowId latest = latest_workflow(log.brain.state());
   if (latest.is_none()) return Error{ErrorCode::kNotFound, place.name + ": no workflow was submitted yet"};
-  const fleet::WorkflowId workflow = options.all ? fleet::WorkflowId() : latest;
+  const model::WorkflowId workflow = options.all ? model::WorkflowId() : latest;
   if (options.out.empty()) {
     write_trace(log, workflow, std::cout);
     if (!std::cout) return Error{ErrorCode::kIoError, "the trace could not be written to standard output"};

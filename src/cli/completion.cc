@@ -12,7 +12,7 @@ namespace {
 using Takes = Option::Takes;
 
 // 'it'\''s': quotes for bash and zsh.
-std::string quoted(std::string_view text) {
+std::string shell_quoted(std::string_view text) {
   std::string out = "'";
   for (const char c : text) {
     if (c == '\'') {
@@ -49,7 +49,7 @@ std::vector<std::string> names_of(const std::vector<Subcommand>& subcommands) {
 std::string bash_value(const Option& option) {
   switch (option.takes()) {
     case Takes::kChoice:
-      return "_rota_words " + quoted(joined(option.choices));
+      return "_rota_words " + shell_quoted(joined(option.choices));
     case Takes::kFile:
       return "_rota_files -f";
     case Takes::kFolder:
@@ -88,7 +88,7 @@ std::string bash_completion(const std::vector<Subcommand>& subcommands) {
       "    fi\n"
       "  done\n"
       "  case $subcommand in\n";
-  out += "    '')\n      _rota_words " + quoted(joined(names_of(subcommands)) + " --help") + "\n      ;;\n";
+  out += "    '')\n      _rota_words " + shell_quoted(joined(names_of(subcommands)) + " --help") + "\n      ;;\n";
   for (const Subcommand& each : subcommands) {
     out += "    " + each.name + ")\n      case $option in\n";
     for (const Option& option : all_options(each, &flags)) {
@@ -97,7 +97,7 @@ std::string bash_completion(const std::vector<Subcommand>& subcommands) {
              "\n          return\n          ;;\n";
     }
     out += "      esac\n      if [[ $cur == -* ]]; then\n        _rota_words " +
-           quoted(joined(names_of(all_options(each, &flags)))) + "\n";
+           shell_quoted(joined(names_of(all_options(each, &flags)))) + "\n";
     if (!each.positionals.empty() && each.positionals.front().takes() != Takes::kText) {
       out += "      else\n        " + bash_value(each.positionals.front()) + "\n";
     }
@@ -136,7 +136,8 @@ std::string zsh_completion(const std::vector<Subcommand>& subcommands) {
       "  typeset -A opt_args\n"
       "  local -a subcommands\n"
       "  subcommands=(\n";
-  for (const Subcommand& each : subcommands) out += "    " + quoted(each.name + ":" + described(each.meaning)) + "\n";
+  for (const Subcommand& each : subcommands)
+    out += "    " + shell_quoted(each.name + ":" + described(each.meaning)) + "\n";
   out +=
       "  )\n"
       "  _arguments -C '(-h --help)'{-h,--help}'[help]' '1: :->subcommand' '*:: :->rest'\n"
@@ -154,7 +155,7 @@ std::string zsh_completion(const std::vector<Subcommand>& subcommands) {
         std::string spec = option.names.size() > 1 ? "(" + joined(option.names) + ")" : option.many ? "*" : "";
         spec += name + (value && name.starts_with("--") ? "=" : "") + "[" + described(option.meaning) + "]";
         if (value) spec += ":" + described(option.value) + ":" + action(option);
-        out += " \\\n            " + quoted(spec);
+        out += " \\\n            " + shell_quoted(spec);
       }
     }
     for (std::size_t i = 0; i < each.positionals.size(); ++i) {
@@ -162,7 +163,7 @@ std::string zsh_completion(const std::vector<Subcommand>& subcommands) {
       const std::string place = option.many ? "*" : std::to_string(i + 1);
       const std::string spec =
           place + (option.required || option.many ? ":" : "::") + described(option.name()) + ":" + action(option);
-      out += " \\\n            " + quoted(spec);
+      out += " \\\n            " + shell_quoted(spec);
     }
     out += "\n          ;;\n";
   }

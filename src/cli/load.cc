@@ -22,15 +22,15 @@ Result<Loaded> load_workflow(const std::string& path) {
   return loaded;
 }
 
-std::size_t count_tasks(const fleet::WorkflowSpec& spec) {
+std::size_t count_tasks(const model::WorkflowSpec& spec) {
   std::size_t count = 0;
-  for (const fleet::Stage& stage : spec.stages) count += std::max<std::size_t>(stage.items.size(), 1);
+  for (const model::Stage& stage : spec.stages) count += std::max<std::size_t>(stage.items.size(), 1);
   return count;
 }
 
-std::vector<std::string> task_names(const fleet::WorkflowSpec& spec) {
+std::vector<std::string> task_names(const model::WorkflowSpec& spec) {
   std::vector<std::string> names;
-  for (const fleet::Stage& stage : spec.stages) {
+  for (const model::Stage& stage : spec.stages) {
     if (stage.items.size() < 2) names.push_back(stage.name);
     for (std::size_t i = 0; stage.items.size() > 1 && i < stage.items.size(); ++i) {
       names.push_back(stage.name + "[" + std::to_string(i) + "]");

@@ -68,7 +68,7 @@ class LedgerSource final : public LogSource {
       records_.clear();
       at_ = 0;
       if (position_.index == reader_.last_index()) return static_cast<const fleet::Record*>(nullptr);
-      Result<std::vector<ledger::Record>> more = reader_.read(position_.index + 1, kReadRecords);
+      Result<std::vector<ledger::RecordBytes>> more = reader_.read(position_.index + 1, kReadRecords);
       if (!more.ok()) return std::move(more).take_error();
       if (more->empty()) {
         return Error{ErrorCode::kCorrupt, path_ + ": record " + std::to_string(position_.index + 1) +
@@ -91,7 +91,7 @@ class LedgerSource final : public LogSource {
  private:
   std::string path_;
   ledger::DiskReader reader_;
-  std::vector<ledger::Record> records_;
+  std::vector<ledger::RecordBytes> records_;
   std::size_t at_ = 0;
   fleet::LogPosition position_;
   fleet::Record record_;

@@ -24,7 +24,7 @@
 #include "cli/run_view.h"
 #include "cli/status.h"
 #include "fleet/explain.h"
-#include "fleet/spec.h"
+#include "model/workflow_spec.h"
 #include "rota/result.h"
 
 namespace rota::cli {
@@ -34,9 +34,9 @@ enum class GraphFormat : std::uint8_t { kText, kMermaid, kDot, kJson };
 
 // Whose log a line or a remark of `rota logs` belongs to.
 struct LogOwner {
-  fleet::TaskId task{};
+  model::TaskId task{};
   std::string name{};
-  std::uint32_t attempt = 0;  // 0: the task has had no attempt.
+  model::AttemptNumber attempt{};  // None: the task has had no attempt.
 };
 
 class Output {
@@ -57,9 +57,9 @@ class Output {
   virtual void settings(const Settings& settings) = 0;
   // The file as it was named, and what it contains or what is wrong with it.
   virtual void validation(const std::string& file, const Result<Loaded>& loaded) = 0;
-  virtual void graph(const fleet::WorkflowSpec& spec, GraphFormat format) = 0;
+  virtual void graph(const model::WorkflowSpec& spec, GraphFormat format) = 0;
   // `rota run --dry-run`
-  virtual void plan(const fleet::WorkflowSpec& spec, const std::vector<fleet::WorkerSpec>& workers) = 0;
+  virtual void plan(const model::WorkflowSpec& spec, const std::vector<model::WorkerSpec>& workers) = 0;
   // `older`: all workflows of a log, not only its latest.
   virtual void status(const std::vector<PlaceStatus>& places, bool older) = 0;
   virtual void explanation(const fleet::Explanation& explanation) = 0;

@@ -21,9 +21,9 @@ std::string object(Write&& write) {
   return out;
 }
 
-void write_stages(JsonWriter& json, const fleet::WorkflowSpec& spec) {
+void write_stages(JsonWriter& json, const model::WorkflowSpec& spec) {
   json.field("name", spec.name).key("stages").begin_array();
-  for (const fleet::Stage& stage : spec.stages) {
+  for (const model::Stage& stage : spec.stages) {
     json.begin_object().field("name", stage.name).field("tasks", std::max<std::size_t>(stage.items.size(), 1));
     json.key("needs").begin_array();
     for (const std::uint32_t need : stage.needs) json.value(spec.stages[need].name);
@@ -42,7 +42,8 @@ void write_tasks(JsonWriter& json, const RunReport& report) {
         .field("attempts", task.attempts)
         .field("wait_ns", task.wait_ns)
         .field("run_ns", task.run_ns);
-    if (task.begun_ns > 0) json.field("begun_ns", task.begun_ns);
+    if (task.started_ns > 0) json.field("started_ns", task.started_ns);
+    if (task.started_ns > 0 && graph::is_terminal(task.state)) json.field("ended_ns", task.ended_ns);
     json.field("worker", task.worker);
     if (!task.message.empty()) json.field("message", task.message);
     if (!task.note.empty()) json.field("cached", task.cached).field("cache", task.note);
@@ -64,7 +65,7 @@ void write_workflow(JsonWriter& json, const WorkflowStatus& status, bool with_ta
       .field("name", report.name)
       .field("outcome", outcome_text(report))
       .field("submitted_ns", status.submitted_ns)
-      .field("elapsed_ns", report.elapsed_ns);
+      .field("elapsed_ns", report.elapsed_ns());
   json.key("counts").begin_object();
   for (const auto& [name, count] : counts_of(report)) json.field(name, count);
   json.end_object();
@@ -84,7 +85,7 @@ void JsonOutput::validation(const std::string& file, const Result<Loaded>& loade
   print_line(object([&](JsonWriter& json) {
     json.field("file", file).field("valid", loaded.ok());
     if (loaded.ok()) {
-      const fleet::WorkflowSpec& spec = loaded->spec;
+      const model::WorkflowSpec& spec = loaded->spec;
       json.field("name", spec.name).field("stages", spec.stages.size()).field("tasks", count_tasks(spec));
       return;
     }
@@ -100,22 +101,23 @@ void JsonOutput::validation(const std::string& file, const Result<Loaded>& loade
   }));
 }
 
-void JsonOutput::graph(const fleet::WorkflowSpec& spec, GraphFormat /*format*/) {
+void JsonOutput::graph(const model::WorkflowSpec& spec, GraphFormat /*format*/) {
   print_line(object([&](JsonWriter& json) { write_stages(json, spec); }));
 }
 
-void JsonOutput::plan(const fleet::WorkflowSpec& spec, const std::vector<fleet::WorkerSpec>& workers) {
+void JsonOutput::plan(const model::WorkflowSpec& spec, const std::vector<model::WorkerSpec>& workers) {
   print_line(object([&](JsonWriter& json) {
     json.field("dry_run", true);
     write_stages(json, spec);
     json.key("workers").begin_array();
-    for (const fleet::WorkerSpec& worker : workers) {
+    for (const model::WorkerSpec& worker : workers) {
       json.begin_object()
           .field("name", worker.name)
-          .field("cpu_millis", worker.cpu_millis)
-          .field("memory_bytes", worker.memory_bytes)
-          .field("gpus", worker.gpus.size())
-          .end_object();
+          .field("cpu_millis", worker.resources.cpu_millis)
+          .field("memory_bytes", worker.resources.memory_bytes)
+          .field("gpus", worker.resources.gpus.size());
+      for (const model::NamedAmount& named : worker.resources.named) json.field(named.name, named.count);
+      json.end_object();
     }
     json.end_array();
   }));
@@ -170,7 +172,7 @@ void JsonOutput::log_fact(const LogOwner& owner, std::string_view key, std::stri
   print_line(object([&](JsonWriter& json) {
     json.field("task", owner.task.to_string())
         .field("name", owner.name)
-        .field("attempt", owner.attempt)
+        .field("attempt", owner.attempt.value())
         .field(key, value);
   }));
 }
@@ -190,7 +192,7 @@ void JsonOutput::run_ended(const RunSummary& summary) {
         .field("workflow", report.workflow.to_string())
         .field("name", report.name)
         .field("outcome", fleet::to_string(report.outcome))
-        .field("elapsed_ns", report.elapsed_ns);
+        .field("elapsed_ns", report.elapsed_ns());
     if (report.cost_microdollars >= 0) json.field("cost_microdollars", report.cost_microdollars);
     const CriticalPath path = critical_path(report);
     json.key("critical_path").begin_object().field("run_ns", path.run_ns).key("tasks").begin_array();

@@ -12,8 +12,8 @@ class JsonOutput final : public Output {
   void version(std::string_view version) override;
   void settings(const Settings& settings) override;
   void validation(const std::string& file, const Result<Loaded>& loaded) override;
-  void graph(const fleet::WorkflowSpec& spec, GraphFormat format) override;
-  void plan(const fleet::WorkflowSpec& spec, const std::vector<fleet::WorkerSpec>& workers) override;
+  void graph(const model::WorkflowSpec& spec, GraphFormat format) override;
+  void plan(const model::WorkflowSpec& spec, const std::vector<model::WorkerSpec>& workers) override;
   void status(const std::vector<PlaceStatus>& places, bool older) override;
   void explanation(const fleet::Explanation& explanation) override;
   void replay(const Replay& replay) override;

@@ -28,7 +28,7 @@ std::string task_table(const RunReport& report) {
       continue;
     }
     table.row({task.name, task.cached ? "cached" : state_text(task), std::to_string(task.attempts),
-               task.attempts == 0 ? "-" : short_time(task.wait_ns), short_time(task.run_ns),
+               task.started_ns == 0 ? "-" : short_time(task.wait_ns), short_time(task.run_ns),
                task.worker.empty() ? "-" : task.worker});
   }
   return table.text() + (left_out > 0 ? "(" + std::to_string(left_out) + " more tasks are not shown)\n" : "");
@@ -46,7 +46,7 @@ std::string totals(const RunReport& report) {
   }
   const auto count = [&](TaskState state) { return counts[static_cast<std::size_t>(state)]; };
   const char* since = report.interrupted ? " after " : report.outcome == fleet::Outcome::kRunning ? " for " : " in ";
-  std::string out = report.name + " " + std::string(outcome_text(report)) + since + short_time(report.elapsed_ns) +
+  std::string out = report.name + " " + std::string(outcome_text(report)) + since + short_time(report.elapsed_ns()) +
                     ": " + std::to_string(count(TaskState::kSucceeded) - skipped) + " of " +
                     counted(report.tasks.size(), "task") + " succeeded";
   const auto add = [&](std::size_t number, const char* what) {
@@ -148,7 +148,7 @@ void TableOutput::status_table(const std::vector<PlaceStatus>& places, bool olde
       const WorkflowStatus& each = status.workflows[i];
       table.row({status.place.name, each.report.workflow.to_string() + " " + each.report.name,
                  std::string(outcome_text(each.report)), utc_date_time(each.submitted_ns),
-                 short_time(each.report.elapsed_ns), counts_text(each.report)});
+                 short_time(each.report.elapsed_ns()), counts_text(each.report)});
     }
   }
   print(table.text());
@@ -159,7 +159,7 @@ void TableOutput::running_tasks(const RunReport& report) {
   for (const TaskRow& task : report.tasks) {
     if (task.state != TaskState::kRunning || task.at_worker || ++shown > kMostRunning) continue;
     std::string line = (shown == 1 ? "\nrunning now:\n  " : "  ") + task.name + " on " + task.worker;
-    if (task.begun_ns > 0) line += " since " + utc_time(task.begun_ns) + ", for " + short_time(task.run_ns);
+    if (task.started_ns > 0) line += " since " + utc_time(task.started_ns) + ", for " + short_time(task.run_ns);
     if (task.attempts > 1) line += ", attempt " + std::to_string(task.attempts);
     print_line(line);
   }

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/json_text.h"
-#include "base/units.h"
 #include "cli/format.h"
 #include "cli/output_json.h"
 #include "cli/table.h"
@@ -17,13 +16,13 @@ namespace rota::cli {
 namespace {
 
 // "train x3": with the number of tasks, if the stage has items.
-std::string label_of(const fleet::Stage& stage) {
+std::string label_of(const model::Stage& stage) {
   return stage.items.empty() ? stage.name : stage.name + " x" + std::to_string(stage.items.size());
 }
 
-std::string text_graph(const fleet::WorkflowSpec& spec) {
+std::string text_graph(const model::WorkflowSpec& spec) {
   std::string out;
-  for (const fleet::Stage& stage : spec.stages) {
+  for (const model::Stage& stage : spec.stages) {
     out += label_of(stage);
     for (std::size_t i = 0; i < stage.needs.size(); ++i) {
       out += (i == 0 ? " <- " : ", ") + spec.stages[stage.needs[i]].name;
@@ -34,7 +33,7 @@ std::string text_graph(const fleet::WorkflowSpec& spec) {
 }
 
 // Mermaid and dot differ in their brackets and arrows only.
-std::string drawn_graph(const fleet::WorkflowSpec& spec, bool mermaid) {
+std::string drawn_graph(const model::WorkflowSpec& spec, bool mermaid) {
   std::string out = mermaid ? "flowchart TD\n" : "digraph workflow {\n";
   for (std::size_t i = 0; i < spec.stages.size(); ++i) {
     const std::string id = "s" + std::to_string(i);
@@ -47,14 +46,10 @@ std::string drawn_graph(const fleet::WorkflowSpec& spec, bool mermaid) {
   return out + (mermaid ? "" : "}\n");
 }
 
-std::string bytes_text(std::int64_t bytes) { return format_bytes({static_cast<std::uint64_t>(bytes)}); }
-
-// "  train x3: cpu 1000m, memory 4GiB, gpus 1, after prepare"
-std::string plan_line(const fleet::WorkflowSpec& spec, const fleet::Stage& stage) {
-  const fleet::TaskTemplate& use = spec.templates[static_cast<std::size_t>(stage.use)];
-  std::string text = "  " + label_of(stage) + ": cpu " + std::to_string(use.needs.cpu_millis) + "m";
-  if (use.needs.memory_bytes > 0) text += ", memory " + bytes_text(use.needs.memory_bytes);
-  if (use.needs.gpu.count > 0) text += ", gpus " + std::to_string(use.needs.gpu.count);
+// "  train x3: cpu 1, memory 4 GiB, gpu 1, after prepare"
+std::string plan_line(const model::WorkflowSpec& spec, const model::Stage& stage) {
+  const model::TaskTemplate& use = spec.templates[static_cast<std::size_t>(stage.use)];
+  std::string text = "  " + label_of(stage) + ": " + model::to_text(use.needs);
   for (std::size_t i = 0; i < stage.needs.size(); ++i) {
     text += (i == 0 ? ", after " : ", ") + spec.stages[stage.needs[i]].name;
   }
@@ -106,12 +101,12 @@ void TableOutput::settings(const Settings& settings) { print(settings.to_text())
 
 void TableOutput::validation(const std::string& file, const Result<Loaded>& loaded) {
   if (!loaded.ok()) return print_error(loaded.error());
-  const fleet::WorkflowSpec& spec = loaded->spec;
+  const model::WorkflowSpec& spec = loaded->spec;
   print_line(file + ": '" + spec.name + "' is valid: " + counted(spec.stages.size(), "stage") + ", " +
              counted(count_tasks(spec), "task"));
 }
 
-void TableOutput::graph(const fleet::WorkflowSpec& spec, GraphFormat format) {
+void TableOutput::graph(const model::WorkflowSpec& spec, GraphFormat format) {
   switch (format) {
     case GraphFormat::kText:
       return print(text_graph(spec));
@@ -123,12 +118,11 @@ void TableOutput::graph(const fleet::WorkflowSpec& spec, GraphFormat format) {
   }
 }
 
-void TableOutput::plan(const fleet::WorkflowSpec& spec, const std::vector<fleet::WorkerSpec>& workers) {
+void TableOutput::plan(const model::WorkflowSpec& spec, const std::vector<model::WorkerSpec>& workers) {
   print_line(spec.name + ": " + counted(spec.stages.size(), "stage") + ", " + counted(count_tasks(spec), "task"));
-  for (const fleet::Stage& stage : spec.stages) print_line(plan_line(spec, stage));
-  for (const fleet::WorkerSpec& worker : workers) {
-    print_line("worker " + worker.name + ": cpu " + std::to_string(worker.cpu_millis) + "m, memory " +
-               bytes_text(worker.memory_bytes) + ", gpus " + std::to_string(worker.gpus.size()));
+  for (const model::Stage& stage : spec.stages) print_line(plan_line(spec, stage));
+  for (const model::WorkerSpec& worker : workers) {
+    print_line("worker " + worker.name + ": " + model::to_text(worker.resources));
   }
   print_line("nothing was run (--dry-run)");
 }

@@ -21,6 +21,7 @@ using ::testing::Not;
 
 constexpr std::int64_t kMillisecond = 1'000'000;
 constexpr std::int64_t kSecond = 1000 * kMillisecond;
+constexpr std::int64_t kStart = 1'794'000'000 * kSecond;  // 2026-11-06T21:20:00Z
 
 // What an output of this mode prints.
 std::string shown(OutputMode mode, const std::function<void(Output&)>& show) {
@@ -37,12 +38,15 @@ std::string shown(OutputMode mode, const std::function<void(Output&)>& show) {
 TaskRow task(const std::string& name, std::uint32_t index, std::uint32_t stage, graph::TaskState state,
              std::int64_t run_ns) {
   TaskRow row;
-  row.id = {fleet::WorkflowId(1), index};
+  row.id = {model::WorkflowId(1), index};
   row.name = name;
   row.stage = stage;
   row.state = state;
   row.attempts = run_ns > 0 ? 1 : 0;
   row.run_ns = run_ns;
+  row.wait_ns = run_ns > 0 ? 5 * kMillisecond : 0;
+  row.started_ns = run_ns > 0 ? kStart + stage * kSecond : 0;
+  row.ended_ns = run_ns > 0 ? row.started_ns + run_ns : 0;
   row.worker = run_ns > 0 ? "local" : "";
   return row;
 }
@@ -50,7 +54,7 @@ TaskRow task(const std::string& name, std::uint32_t index, std::uint32_t stage, 
 // "load" and then two tasks of "train", the second of which failed; "report" was cancelled.
 RunReport failed_run() {
   RunReport report;
-  report.workflow = fleet::WorkflowId(1);
+  report.workflow = model::WorkflowId(1);
   report.name = "nightly";
   report.outcome = fleet::Outcome::kFailed;
   report.needs = {{}, {0}, {1}};
@@ -59,14 +63,15 @@ RunReport failed_run() {
                   task("train[1]", 2, 1, graph::TaskState::kFailed, 2 * kSecond),
                   task("report", 3, 2, graph::TaskState::kCancelled, 0)};
   report.tasks[2].message = "exit status 3";
-  report.elapsed_ns = 4 * kSecond;
+  report.begin_ns = kStart;
+  report.end_ns = kStart + 4 * kSecond;
   return report;
 }
 
 PlaceStatus status_of(RunReport report) {
   PlaceStatus status;
   status.place = {".rota/w.yaml", ".rota/w.yaml/ledger.db", "w.yaml"};
-  status.workflows.push_back({std::move(report), 1'794'000'000 * kSecond});
+  status.workflows.push_back({std::move(report), kStart});
   return status;
 }
 
@@ -79,9 +84,9 @@ TEST(Output, ARunThatFailed) {
   summary.more_failures = 2;
   const std::string table = shown(OutputMode::kTable, [&](Output& output) { output.run_ended(summary); });
   EXPECT_THAT(table, HasSubstr("task      state      attempts  wait  run    worker\n"
-                               "load      succeeded  1         -     1.00s  local\n"
-                               "train[0]  succeeded  1         -     250ms  local\n"
-                               "train[1]  failed     1         -     2.00s  local\n"
+                               "load      succeeded  1         5ms   1.00s  local\n"
+                               "train[0]  succeeded  1         5ms   250ms  local\n"
+                               "train[1]  failed     1         5ms   2.00s  local\n"
                                "report    cancelled  0         -     -      -\n"));
   EXPECT_THAT(table, HasSubstr("nightly failed in 4.00s: 2 of 4 tasks succeeded, 1 failed, 1 cancelled\n"));
   EXPECT_THAT(table, HasSubstr("critical path 3.00s: load 1.00s > train[1] 2.00s\n"));
@@ -137,7 +142,7 @@ TEST(Output, OnlyTheFirstTasksOfManyAreListed) {
 }
 
 TEST(Output, LogLines) {
-  const LogOwner owner{{fleet::WorkflowId(1), 2}, "b[1]", 3};
+  const LogOwner owner{{model::WorkflowId(1), 2}, "b[1]", model::AttemptNumber(3)};
   const auto show = [&](Output& output) { output.log_line(owner, "a \"quoted\" line"); };
   EXPECT_EQ(shown(OutputMode::kTable, show), "b[1] | a \"quoted\" line\n");
   EXPECT_EQ(shown(OutputMode::kQuiet, show), "b[1] | a \"quoted\" line\n");

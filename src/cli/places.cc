@@ -92,8 +92,8 @@ std::string state_folder_of(const std::string& workflow_path) {
   return ((parent.empty() ? fs::path(".") : parent) / kStates / path.filename()).lexically_normal().string();
 }
 
-std::string log_name(std::uint64_t task, std::uint32_t attempt) {
-  return std::to_string(task) + "-" + std::to_string(attempt) + ".log";
+std::string log_name(model::TaskId task, model::AttemptNumber attempt) {
+  return std::to_string(task.value()) + "-" + std::to_string(attempt.value()) + ".log";
 }
 
 Result<std::vector<Place>> find_places(const std::string& where) {

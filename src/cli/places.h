@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "rota/model/ids.h"
 #include "rota/result.h"
 
 namespace rota::cli {
@@ -29,7 +30,7 @@ struct Place {
 [[nodiscard]] std::string state_folder_of(const std::string& workflow_path);
 
 // The file in the state folder's logs/ that has the output of an attempt. The worker uses the same name.
-[[nodiscard]] std::string log_name(std::uint64_t task, std::uint32_t attempt);
+[[nodiscard]] std::string log_name(model::TaskId task, model::AttemptNumber attempt);
 
 // At least one place, the most recently changed first. NotFound, with what the user can do.
 [[nodiscard]] Result<std::vector<Place>> find_places(const std::string& where);

@@ -14,10 +14,10 @@
 #include "cli/policy_text.h"
 #include "cli/subcommands.h"
 #include "fleet/brain.h"
-#include "fleet/json.h"
 #include "fleet/record.h"
 #include "host/recovery.h"
 #include "ledger/disk_ledger.h"
+#include "model/json.h"
 
 namespace rota::cli {
 namespace {
@@ -63,18 +63,23 @@ std::vector<fleet::Record> small_log() {
     if (record.ok() && record->index > 0) log.push_back(std::move(*record));
   };
   for (const char* name : {"a", "b"}) {
-    fleet::WorkerSpec worker;
+    model::WorkerSpec worker;
     worker.name = name;
     execute(fleet::RegisterWorker{worker, {}}, 0);
   }
   fleet::SubmitWorkflow submit;
   submit.workflow.name = "nightly";
   submit.workflow.templates.resize(1);
-  submit.workflow.stages = {fleet::Stage{"train"}, fleet::Stage{"report", 0, {0}}};
+  submit.workflow.stages = {model::Stage{"train"}, model::Stage{"report", 0, {0}}};
   submit.workflow.stages[0].items = {"{}", "{}"};
   execute(submit, 1);
-  execute(fleet::ReportSucceeded{fleet::TaskId(fleet::WorkflowId(1), 0), 1, "null"}, 11);
-  execute(fleet::ReportSucceeded{fleet::TaskId(fleet::WorkflowId(1), 1), 1, "null"}, 11);
+  for (const std::uint32_t index : {0, 1}) {
+    fleet::ReportEnded ended{model::TaskId(model::WorkflowId(1), index), model::AttemptNumber(1), {}};
+    ended.outcome.end = model::AttemptEnd::kSucceeded;
+    ended.outcome.started_ns = kStart + kSecond;
+    ended.outcome.ended_ns = kStart + 11 * kSecond;
+    execute(ended, 11);
+  }
   return log;
 }
 
@@ -111,7 +116,7 @@ class ReplayTest : public ::testing::Test {
     fleet::Brain brain;
     std::string snapshot;
     for (const fleet::Record& record : log) {
-      ledger::Record bytes;
+      ledger::RecordBytes bytes;
       bytes.index = record.index;
       chain = fleet::encode_record(record, chain, bytes.bytes);
       EXPECT_TRUE((*ledger)->append(std::vector{bytes}).ok());
@@ -151,7 +156,7 @@ TEST_F(ReplayTest, WhatIf) {
   EXPECT_THAT(said.out, HasSubstr("policy 1: mode=static_worker,lambda_other=0.2\n"));
   const Said json = rota({"replay", path, "--policy", "mode=static_worker", "--json"});
   EXPECT_EQ(json.status, 0);
-  EXPECT_TRUE(fleet::json_validate(json.out).ok()) << json.out;
+  EXPECT_TRUE(model::json_validate(json.out).ok()) << json.out;
   EXPECT_THAT(json.out, HasSubstr(R"("verified":true,"records":5)"));
   EXPECT_THAT(json.out, HasSubstr(R"({"name":"mode=static_worker","figures":{"records":)"));
   EXPECT_THAT(json.out, HasSubstr(R"("makespan_ns":30000000000)"));
@@ -176,7 +181,7 @@ TEST_F(ReplayTest, ShowsTheFirstDivergence) {
   const Said json = rota({"replay", path, "--json"});
   EXPECT_EQ(json.status, 4);
   EXPECT_THAT(json.out, HasSubstr(R"({"verified":false,"error":{"code":"Conflict")"));
-  EXPECT_TRUE(fleet::json_validate(json.out).ok()) << json.out;
+  EXPECT_TRUE(model::json_validate(json.out).ok()) << json.out;
   // What was decided is history all the same: reasons change no state.
   EXPECT_EQ(rota({"replay", path, "--no-verify"}).status, 0);
 }
@@ -274,7 +279,7 @@ TEST_F(ReplayTest, Explains) {
       EXPECT_THAT(then.out, HasSubstr("waits for 1 stage that has not succeeded: train (of 2 tasks: 2 running)"));
     }
     const Said json = rota({"explain", "train[1]", "--log", path, "--json"});
-    EXPECT_TRUE(fleet::json_validate(json.out).ok()) << json.out;
+    EXPECT_TRUE(model::json_validate(json.out).ok()) << json.out;
     EXPECT_THAT(json.out, HasSubstr(R"("reason":"succeeded")"));
   }
 }

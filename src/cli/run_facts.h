@@ -1,7 +1,7 @@
 // RunFacts: what is known about the run that `rota run` watches, from the durable records and the workers' reports.
 //
 // It counts and remembers; it draws nothing and reads no clock. Each record and report becomes news, which a view shows
-// (run_view.h). Times are durations since the start of the run and are given with every call.
+// (run_view.h). `now_ns` is the time since the start of the run.
 //
 // Invariant: running() has exactly the tasks whose start was reported and whose end was not.
 // Thread safety: none; RunWatch guards it.
@@ -13,12 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "bus/message.h"
 #include "cli/output_lines.h"
-#include "cli/run_report.h"
 #include "fleet/event.h"
-#include "fleet/ids.h"
 #include "fleet/record.h"
+#include "model/message.h"
+#include "rota/model/ids.h"
 
 namespace rota::cli {
 
@@ -39,9 +38,9 @@ struct RunNews {
     kDropped,      // `bytes` of the program's output were dropped
   };
   Kind kind = Kind::kLog;
-  fleet::TaskId task{};
+  model::TaskId task{};
   std::string name{};
-  std::uint32_t attempt = 0;
+  model::AttemptNumber attempt{};
   std::string worker{};
   std::int64_t duration_ns = 0;
   std::uint64_t bytes = 0;
@@ -63,17 +62,17 @@ class RunFacts {
   RunFacts(std::vector<std::string> names, std::string key);
 
   // The workflow to watch is in the ledger already, and `done` of its tasks have ended.
-  void resume(fleet::WorkflowId workflow, std::size_t done);
+  void resume(model::WorkflowId workflow, std::size_t done);
 
-  [[nodiscard]] std::vector<RunNews> see(const fleet::Record& record, std::int64_t now_ns);
-  [[nodiscard]] std::vector<RunNews> see(const std::string& worker, const bus::Report& report, std::int64_t now_ns);
+  [[nodiscard]] std::vector<RunNews> see(const fleet::Record& record);
+  [[nodiscard]] std::vector<RunNews> see(const std::string& worker, const model::Report& report, std::int64_t now_ns);
 
-  [[nodiscard]] fleet::WorkflowId workflow() const { return workflow_; }
-  [[nodiscard]] bool has(fleet::TaskId task) const {
+  [[nodiscard]] model::WorkflowId workflow() const { return workflow_; }
+  [[nodiscard]] bool has(model::TaskId task) const {
     return task.workflow() == workflow_ && task.index() < names_.size();
   }
   // REQUIRES: has(task).
-  [[nodiscard]] const std::string& name(fleet::TaskId task) const { return names_[task.index()]; }
+  [[nodiscard]] const std::string& name(model::TaskId task) const { return names_[task.index()]; }
 
   [[nodiscard]] bool ended() const { return ended_; }
   [[nodiscard]] std::size_t total() const { return names_.size(); }
@@ -86,23 +85,16 @@ class RunFacts {
   [[nodiscard]] const std::map<std::uint32_t, Running>& running() const { return running_; }  // By index.
   [[nodiscard]] const std::string& name(std::uint32_t index) const { return names_[index]; }
 
-  // Replaces the run times that the ledger gives by those that were reported, and sets the elapsed time.
-  void correct(RunReport& report, std::int64_t now_ns) const;
-
  private:
-  struct Times {
-    std::int64_t began_ns = 0;
-    std::int64_t ended_ns = 0;
-  };
-
-  void on(const fleet::Event& event, const fleet::Record& record, std::int64_t now_ns, std::vector<RunNews>& news);
-  [[nodiscard]] RunNews about(RunNews::Kind kind, fleet::TaskId task, std::string text = {}) const;
-  void output(const bus::Report& report, const RunNews& about_it, std::vector<RunNews>& news);
-  void output_ends(const bus::Report& report, const RunNews& about_it, std::vector<RunNews>& news);
+  void on(const fleet::Event& event, const fleet::Record& record, std::vector<RunNews>& news);
+  [[nodiscard]] RunNews about(RunNews::Kind kind, model::TaskId task, std::string text = {}) const;
+  void output(const model::Output& output, RunNews piece, std::vector<RunNews>& news);
+  // Passes on the unfinished lines of a task that has ended.
+  void output_ends(RunNews piece, std::vector<RunNews>& news);
 
   std::vector<std::string> names_;
   std::string key_;
-  fleet::WorkflowId workflow_{};
+  model::WorkflowId workflow_{};
   bool ended_ = false;
   std::size_t done_ = 0;
   std::size_t done_before_ = 0;
@@ -110,7 +102,6 @@ class RunFacts {
   std::size_t cached_ = 0;
   std::map<std::uint32_t, Running> running_;
   OutputLines lines_;
-  std::vector<Times> times_;  // By index.
 };
 
 }  // namespace rota::cli

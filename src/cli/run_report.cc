@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cli/timeline.h"
 #include "fleet/names.h"
 #include "fleet/state.h"
 
@@ -35,13 +36,44 @@ std::vector<std::pair<std::string, std::size_t>> counts_of(const RunReport& repo
   return counts;
 }
 
-RunReport report_of(const fleet::State& state, fleet::WorkflowId id) {
+namespace {
+
+// The number of attempts that started. `attempt` counts those that were assigned: the last one may have ended, or may
+// still wait, at its worker.
+std::uint32_t attempts_of(const fleet::Task& task) {
+  const std::uint32_t assigned = task.attempt.value();
+  if (graph::is_terminal(task.state)) return task.started_ns > 0 ? assigned : std::min(task.spent, assigned);
+  return task.at_worker && assigned > 0 ? assigned - 1 : assigned;
+}
+
+void set_times(TaskRow& row, const fleet::Task& task, std::int64_t now_ns, const Timeline* timeline) {
+  if (graph::is_terminal(task.state)) {
+    row.started_ns = task.started_ns;
+    row.ended_ns = task.ended_ns;
+  } else if (task.state == TaskState::kRunning && !task.at_worker) {
+    const Attempt* attempt = timeline == nullptr ? nullptr : timeline->find(row.id, task.attempt);
+    row.started_ns = attempt == nullptr || attempt->started_ns == 0 ? task.assigned_ns : attempt->started_ns;
+    row.ended_ns = std::max(now_ns, row.started_ns);
+  }
+  if (row.started_ns == 0) {
+    row.ended_ns = 0;
+    return;
+  }
+  row.wait_ns = std::max<std::int64_t>(row.started_ns - task.since_ns, 0);
+  row.run_ns = std::max<std::int64_t>(row.ended_ns - row.started_ns, 1);
+}
+
+}  // namespace
+
+RunReport report_of(const fleet::State& state, model::WorkflowId id, std::int64_t now_ns, const Timeline* timeline) {
   const fleet::Workflow& workflow = state.at(id);
   RunReport report;
   report.workflow = id;
   report.name = workflow.spec.name;
   report.outcome = workflow.outcome;
-  for (const fleet::Stage& stage : workflow.spec.stages) report.needs.push_back(stage.needs);
+  report.begin_ns = workflow.submitted_ns;
+  report.end_ns = workflow.outcome == fleet::Outcome::kRunning ? now_ns : workflow.ended_ns;
+  for (const model::Stage& stage : workflow.spec.stages) report.needs.push_back(stage.needs);
   for (const fleet::Task& task : workflow.tasks) {
     TaskRow row;
     row.id = workflow.id_of(task);
@@ -50,58 +82,63 @@ RunReport report_of(const fleet::State& state, fleet::WorkflowId id) {
     row.state = task.state;
     row.skipped = task.skipped;
     row.at_worker = task.at_worker;
-    row.attempts = task.attempt;
-    if (task.attempt > 0) {
-      row.wait_ns = std::max<std::int64_t>(task.assigned_ns - task.since_ns, 0);
-      if (graph::is_terminal(task.state)) row.run_ns = std::max<std::int64_t>(task.ended_ns - task.assigned_ns, 0);
-      if (const fleet::Worker* worker = state.find(task.worker)) row.worker = worker->spec.name;
-    }
+    row.attempts = attempts_of(task);
+    row.last_attempt = task.attempt;
+    set_times(row, task, now_ns, timeline);
+    const fleet::Worker* worker = row.started_ns > 0 ? state.find(task.worker) : nullptr;
+    if (worker != nullptr) row.worker = worker->spec.name;
     if (task.extra != nullptr) {
       row.message = task.extra->message;
-      row.cached = task.extra->cached && task.state == TaskState::kSucceeded;
-      if (graph::is_terminal(task.state)) row.note = task.extra->note;
+      row.cached = task.extra->reused && task.state == TaskState::kSucceeded;
+      if (graph::is_terminal(task.state)) row.note = task.extra->cache_note;
     }
     report.tasks.push_back(std::move(row));
   }
   return report;
 }
 
-// Visits the stages in topological order: a stage is ready once all stages that it needs were visited.
 CriticalPath critical_path(const RunReport& report) {
   constexpr std::uint32_t kNone = ~0U;
   const std::size_t stages = report.needs.size();
+  const auto ran = [&](const TaskRow& task) {
+    return task.started_ns > 0 && task.ended_ns > report.begin_ns && task.started_ns < report.end_ns;
+  };
+  const auto later = [&](std::uint32_t a, std::uint32_t b) {
+    if (a == kNone || b == kNone) return a == kNone ? b : a;
+    return report.tasks[b].ended_ns > report.tasks[a].ended_ns ? b : a;
+  };
+  // The task of each stage that ended last; of a stage in which none ran, later the last one of the stages that it
+  // needs.
+  std::vector<std::uint32_t> last(stages, kNone);
+  std::uint32_t end = kNone;
+  for (std::uint32_t t = 0; t < report.tasks.size(); ++t) {
+    if (!ran(report.tasks[t])) continue;
+    last[report.tasks[t].stage] = later(last[report.tasks[t].stage], t);
+    end = later(end, t);
+  }
+  // In topological order: a stage is ready once all stages that it needs were visited.
   std::vector<std::vector<std::uint32_t>> children(stages);
   std::vector<std::size_t> waits(stages);
-  std::vector<std::uint32_t> longest(stages, kNone);  // The stage's task that ran longest.
-  for (std::uint32_t t = 0; t < report.tasks.size(); ++t) {
-    std::uint32_t& best = longest[report.tasks[t].stage];
-    if (best == kNone || report.tasks[t].run_ns > report.tasks[best].run_ns) best = t;
-  }
+  std::vector<std::uint32_t> before(stages, kNone);  // The task that ended last among those that the stage needs.
   std::vector<std::uint32_t> ready;
   for (std::uint32_t s = 0; s < stages; ++s) {
     waits[s] = report.needs[s].size();
     for (const std::uint32_t need : report.needs[s]) children[need].push_back(s);
     if (waits[s] == 0) ready.push_back(s);
   }
-  std::vector<std::int64_t> length(stages);
-  std::vector<std::uint32_t> before(stages, kNone);
-  std::uint32_t last = kNone;
   for (std::size_t i = 0; i < ready.size(); ++i) {
     const std::uint32_t s = ready[i];
-    if (longest[s] != kNone) length[s] += report.tasks[longest[s]].run_ns;
-    if (last == kNone || length[s] > length[last]) last = s;
+    for (const std::uint32_t need : report.needs[s]) before[s] = later(before[s], last[need]);
+    if (last[s] == kNone) last[s] = before[s];
     for (const std::uint32_t child : children[s]) {
-      if (before[child] == kNone || length[s] > length[before[child]]) before[child] = s;
-      if (--waits[child] == 0) {
-        length[child] = length[before[child]];
-        ready.push_back(child);
-      }
+      if (--waits[child] == 0) ready.push_back(child);
     }
   }
   CriticalPath path;
-  if (last != kNone) path.run_ns = length[last];
-  for (std::uint32_t s = last; s != kNone; s = before[s]) {
-    if (longest[s] != kNone && report.tasks[longest[s]].run_ns > 0) path.tasks.push_back(longest[s]);
+  for (std::uint32_t t = end; t != kNone; t = before[report.tasks[t].stage]) {
+    const TaskRow& task = report.tasks[t];
+    path.run_ns += std::min(task.ended_ns, report.end_ns) - std::max(task.started_ns, report.begin_ns);
+    path.tasks.push_back(t);
   }
   std::reverse(path.tasks.begin(), path.tasks.end());
   return path;

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -65,8 +66,8 @@ class SignalCount {
 
 // What the ledger knows about earlier runs of this file.
 struct Past {
-  std::vector<fleet::WorkflowId> others{};  // Unfinished workflows of another version of the file.
-  fleet::WorkflowId latest{};               // The latest workflow of this version of the file.
+  std::vector<model::WorkflowId> others{};  // Unfinished workflows of another version of the file.
+  model::WorkflowId latest{};               // The latest workflow of this version of the file.
   fleet::Outcome outcome = fleet::Outcome::kRunning;
   std::size_t tasks = 0;
   std::size_t succeeded = 0;
@@ -123,10 +124,15 @@ Error with_way_out(Error error, const std::string& state) {
   return error;
 }
 
+std::int64_t wall_now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
 // What the workers cost in this time.
-std::int64_t cost_of(const std::vector<fleet::WorkerSpec>& workers, std::int64_t elapsed_ns) {
+std::int64_t cost_of(const std::vector<model::WorkerSpec>& workers, std::int64_t elapsed_ns) {
   std::int64_t cost = 0;
-  for (const fleet::WorkerSpec& spec : workers) {
+  for (const model::WorkerSpec& spec : workers) {
     // In milliseconds: the product does not overflow for a year at 1,000 dollars per hour.
     cost += spec.cost_microdollars_per_hour * (elapsed_ns / 1'000'000) / (3600 * 1000LL);
   }
@@ -151,7 +157,7 @@ class Session {
   Result<void> stop_all(Result<void> outcome);
   // Waits until the workflow has ended or the host has failed; cancels the workflow at a signal.
   Result<void> wait_for_end();
-  void start_worker(const fleet::WorkerSpec& spec, fiber::Nursery& nursery);
+  void start_worker(const model::WorkerSpec& spec, fiber::Nursery& nursery);
   // Returns when the submission is durable; with an error if a worker ends or a signal arrives before that.
   Result<void> submit(const std::string& key, fiber::Nursery& nursery);
   // Fails if a worker has ended although it was not stopped.
@@ -171,6 +177,7 @@ class Session {
   };
   std::vector<RunningWorker> workers_;
   fiber::Task<Result<void>> hosting_;
+  const std::int64_t begin_wall_ns_ = wall_now_ns();
 };
 
 Result<Past> Session::read_past() {
@@ -184,13 +191,13 @@ Result<Past> Session::read_past() {
 Result<RunReport> Session::read_report() {
   auto report = std::make_shared<RunReport>();
   ROTA_TRY(host_->inspect([report, id = watch_.workflow()](const fleet::State& state) {
-    if (state.find(id) != nullptr) *report = report_of(state, id);
+    if (state.find(id) != nullptr) *report = report_of(state, id, state.time_ns());
   }));
   return std::move(*report);
 }
 
 Result<void> Session::begin(const Past& past) {
-  for (const fleet::WorkflowId other : past.others) {
+  for (const model::WorkflowId other : past.others) {
     watch_.say("cancelling " + other.to_string() + ": an older version of this file left it unfinished");
     ROTA_TRY(host_->execute(fleet::Control{fleet::Action::kCancel, other, {}}));
   }
@@ -213,14 +220,13 @@ Result<void> Session::begin(const Past& past) {
   return {};
 }
 
-void Session::start_worker(const fleet::WorkerSpec& spec, fiber::Nursery& nursery) {
+void Session::start_worker(const model::WorkerSpec& spec, fiber::Nursery& nursery) {
   RunningWorker& running = workers_.emplace_back();
   WorkerOptions options;
-  options.hardware =
-      Hardware{static_cast<std::uint64_t>(spec.cpu_millis), static_cast<std::uint64_t>(spec.memory_bytes),
-               static_cast<std::uint32_t>(spec.gpus.size())};
+  options.spec = spec;
+  options.detect_resources = false;  // A fleet file may describe other machines.
   options.directory = logs_;
-  options.expect_commands = true;
+  options.expect_programs = true;
   options.cache_directory = setup_.state + "/cache";
   options.cache_reuse = setup_.cache;
   options.stream_output = setup_.output;
@@ -282,7 +288,7 @@ Result<void> Session::run_workflow(RunEnd& end, fiber::Nursery& nursery) {
   const bool resumed = !watch_.workflow().is_none();
   end.key = resumed ? key_of(setup_.workflow.content, past.runs) : key;
   if (!resumed || past.outcome != fleet::Outcome::kSucceeded) {
-    for (const fleet::WorkerSpec& spec : setup_.workers) start_worker(spec, nursery);
+    for (const model::WorkerSpec& spec : setup_.workers) start_worker(spec, nursery);
     if (!resumed) {
       ROTA_TRY(submit(key, nursery));
     } else if (past.outcome != fleet::Outcome::kRunning) {
@@ -291,6 +297,10 @@ Result<void> Session::run_workflow(RunEnd& end, fiber::Nursery& nursery) {
     ROTA_TRY(wait_for_end());
   }
   ROTA_TRY_ASSIGN(end.report, read_report());
+  // Of a run that was resumed, the report is about the time since then.
+  if (resumed && past.outcome != fleet::Outcome::kSucceeded) {
+    end.report.begin_ns = std::max(end.report.begin_ns, begin_wall_ns_);
+  }
   return {};
 }
 
@@ -319,8 +329,8 @@ Result<RunEnd> Session::run() {
   options.policy = setup_.policy;
   options.workers_end_with_host = true;
   options.await_workers = setup_.workers.size();
+  options.wall_ns = begin_wall_ns_;
   options.compact = false;  // `rota explain` and `rota replay` need the whole log.
-  for (const fleet::WorkerSpec& spec : setup_.workers) options.workers.emplace(spec.name, spec);
 
   RunEnd end;
   end.logs = logs_;
@@ -332,8 +342,7 @@ Result<RunEnd> Session::run() {
     outcome = stop_all(run_workflow(end, nursery));
   });
   ROTA_TRY(std::move(outcome));
-  watch_.correct(end.report);
-  if (setup_.workers_have_a_price) end.report.cost_microdollars = cost_of(setup_.workers, end.report.elapsed_ns);
+  if (setup_.workers_have_a_price) end.report.cost_microdollars = cost_of(setup_.workers, end.report.elapsed_ns());
   return end;
 }
 

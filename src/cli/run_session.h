@@ -19,8 +19,8 @@
 #include "cli/load.h"
 #include "cli/run_view.h"
 #include "fleet/policy.h"
-#include "fleet/spec.h"
 #include "ledger/disk_options.h"
+#include "model/workflow_spec.h"
 #include "rota/result.h"
 
 namespace rota::cli {
@@ -29,7 +29,7 @@ struct RunSetup {
   Loaded workflow{};
   std::string state{};  // The state folder.
   fleet::Policy policy{};
-  std::vector<fleet::WorkerSpec> workers{};  // At least one.
+  std::vector<model::WorkerSpec> workers{};  // At least one.
   bool workers_have_a_price = false;
   bool fresh = false;   // Start a new run instead of resuming.
   bool cache = true;    // Use the results of earlier runs for stages with `cache`: <state>/cache.

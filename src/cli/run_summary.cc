@@ -29,7 +29,7 @@ std::string tail_of(const std::string& path) {
 }
 
 LogTail tail_of(const TaskRow& task, const std::string& logs) {
-  LogTail tail{task.name, task.message, logs + "/" + log_name(task.id.value(), task.attempts), {}};
+  LogTail tail{task.name, task.message, logs + "/" + log_name(task.id, task.last_attempt), {}};
   tail.text = tail_of(tail.log);
   return tail;
 }

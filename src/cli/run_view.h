@@ -24,7 +24,7 @@ class RunView {
 
   // A record or a report as it came; then show() is called with what it means.
   virtual void record(const fleet::Record& record) { (void)record; }
-  virtual void report(const std::string& worker, const bus::Report& report, const RunFacts& facts) {
+  virtual void report(const std::string& worker, const model::Report& report, const RunFacts& facts) {
     (void)worker, (void)report, (void)facts;
   }
   virtual void show(const RunNews& news, const RunFacts& facts, std::int64_t now_ns) {

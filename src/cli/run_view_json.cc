@@ -1,5 +1,6 @@
 // The view for other software: one JSON object per line.
 #include <string_view>
+#include <variant>
 
 #include "base/json_writer.h"
 #include "cli/run_view.h"
@@ -9,32 +10,17 @@ namespace rota::cli {
 
 namespace {
 
-using bus::ReportKind;
-
-std::string_view kind_name(ReportKind kind) {
-  switch (kind) {
-    case ReportKind::kStarted:
-      return "started";
-    case ReportKind::kProgress:
-      return "progress";
-    case ReportKind::kCheckpoint:
-      return "checkpoint";
-    case ReportKind::kLog:
-      return "log";
-    case ReportKind::kCache:
-      return "cache";
-    case ReportKind::kOutput:
-      return "output";
-    case ReportKind::kSucceeded:
-      return "succeeded";
-    case ReportKind::kFailed:
-      return "failed";
-    case ReportKind::kCancelled:
-      return "cancelled";
-    case ReportKind::kPreempted:
-      return "preempted";
-  }
-  return "unknown";
+std::string_view kind_of(const model::Report& report) {
+  struct Name {
+    std::string_view operator()(const model::Started&) const { return "started"; }
+    std::string_view operator()(const model::Progress&) const { return "progress"; }
+    std::string_view operator()(const model::Checkpoint&) const { return "checkpoint"; }
+    std::string_view operator()(const model::LogLine&) const { return "log"; }
+    std::string_view operator()(const model::Cached&) const { return "cache"; }
+    std::string_view operator()(const model::Output&) const { return "output"; }
+    std::string_view operator()(const model::Ended& ended) const { return model::to_string(ended.outcome.end); }
+  };
+  return std::visit(Name{}, report.body);
 }
 
 // The members of two objects, neither of which is empty, in one.
@@ -54,15 +40,25 @@ class JsonView final : public RunView {
     std::fflush(out_);
   }
   // Output is shown line by line, by show().
-  void report(const std::string& worker, const bus::Report& report, const RunFacts& facts) override {
-    if (report.kind == ReportKind::kOutput) return;
-    const fleet::TaskId task(report.task);
+  void report(const std::string& worker, const model::Report& report, const RunFacts& facts) override {
+    if (std::holds_alternative<model::Output>(report.body)) return;
     std::string text;
     JsonWriter json(text);
-    begin(json, report.kind, task, facts.name(task), report.attempt, worker);
-    if (report.kind == ReportKind::kProgress) json.field("permille", report.permille);
-    if (!report.text.empty()) json.field("text", report.text);
-    if (!report.note.empty()) json.field("cached", report.cached).field("cache", report.note);
+    begin(json, kind_of(report), report.id.task, facts.name(report.id.task), report.id.attempt, worker);
+    if (const auto* started = std::get_if<model::Started>(&report.body)) {
+      json.field("started_ns", started->started_ns);
+    } else if (const auto* progress = std::get_if<model::Progress>(&report.body)) {
+      json.field("permille", progress->permille).field("text", progress->text);
+    } else if (const auto* log = std::get_if<model::LogLine>(&report.body)) {
+      json.field("text", log->text);
+    } else if (const auto* cached = std::get_if<model::Cached>(&report.body)) {
+      json.field("text", cached->item);
+    } else if (const auto* ended = std::get_if<model::Ended>(&report.body)) {
+      const model::AttemptOutcome& outcome = ended->outcome;
+      json.field("started_ns", outcome.started_ns).field("ended_ns", outcome.ended_ns);
+      if (!outcome.message.empty()) json.field("text", outcome.message);
+      if (!outcome.cache_note.empty()) json.field("cached", outcome.reused).field("cache", outcome.cache_note);
+    }
     json.end_object();
     line(text);
     std::fflush(out_);
@@ -71,7 +67,7 @@ class JsonView final : public RunView {
     if (news.kind != RunNews::Kind::kOutput && news.kind != RunNews::Kind::kDropped) return;
     std::string text;
     JsonWriter json(text);
-    begin(json, ReportKind::kOutput, news.task, news.name, news.attempt, news.worker);
+    begin(json, "output", news.task, news.name, news.attempt, news.worker);
     json.field("stream", news.from_stderr ? "stderr" : "stdout");
     if (news.bytes > 0) json.field("dropped_bytes", news.bytes);
     json.field("text", news.text).end_object();
@@ -80,13 +76,13 @@ class JsonView final : public RunView {
   }
 
  private:
-  static void begin(JsonWriter& json, ReportKind kind, fleet::TaskId task, const std::string& name,
-                    std::uint32_t attempt, const std::string& worker) {
+  static void begin(JsonWriter& json, std::string_view kind, model::TaskId task, const std::string& name,
+                    model::AttemptNumber attempt, const std::string& worker) {
     json.begin_object()
-        .field("report", kind_name(kind))
+        .field("report", kind)
         .field("task", task.to_string())
         .field("name", name)
-        .field("attempt", attempt)
+        .field("attempt", attempt.value())
         .field("worker", worker);
   }
   void line(std::string text) {

@@ -27,7 +27,8 @@ std::string line_of(const RunNews& news, bool terminal) {
   switch (news.kind) {
     case Kind::kStarted:
       return "start    " + news.name +
-             (news.attempt > 1 ? "  (attempt " + std::to_string(news.attempt) + ")" : std::string());
+             (news.attempt > model::AttemptNumber(1) ? "  (attempt " + std::to_string(news.attempt.value()) + ")"
+                                                     : std::string());
     case Kind::kSucceeded:
       return "done     " + news.name + "  " + short_time(news.duration_ns);
     case Kind::kCached:

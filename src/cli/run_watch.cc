@@ -17,12 +17,12 @@ void RunWatch::watch(std::vector<std::string> names, std::string key) {
   begin_ns_ = fiber::now().count();
 }
 
-void RunWatch::resume(fleet::WorkflowId workflow, std::size_t done) {
+void RunWatch::resume(model::WorkflowId workflow, std::size_t done) {
   const sync::MutexLock lock(mutex_);
   facts_.resume(workflow, done);
 }
 
-fleet::WorkflowId RunWatch::workflow() {
+model::WorkflowId RunWatch::workflow() {
   const sync::MutexLock lock(mutex_);
   return facts_.workflow();
 }
@@ -32,13 +32,13 @@ void RunWatch::on_record(const fleet::Record& record) {
   if (!watching_) return;
   view_->record(record);
   const std::int64_t now_ns = elapsed_ns();
-  for (const RunNews& news : facts_.see(record, now_ns)) view_->show(news, facts_, now_ns);
+  for (const RunNews& news : facts_.see(record)) view_->show(news, facts_, now_ns);
   if (facts_.ended()) ended_.set();
 }
 
-void RunWatch::on_report(const std::string& worker, const bus::Report& report) {
+void RunWatch::on_report(const std::string& worker, const model::Report& report) {
   const sync::MutexLock lock(mutex_);
-  if (!watching_ || !facts_.has(fleet::TaskId(report.task))) return;
+  if (!watching_ || !facts_.has(report.id.task)) return;
   const std::int64_t now_ns = elapsed_ns();
   for (const RunNews& news : facts_.see(worker, report, now_ns)) view_->show(news, facts_, now_ns);
   view_->report(worker, report, facts_);
@@ -57,11 +57,6 @@ void RunWatch::finish() {
 void RunWatch::say(const std::string& text) {
   const sync::MutexLock lock(mutex_);
   view_->say(text, facts_, elapsed_ns());
-}
-
-void RunWatch::correct(RunReport& report) {
-  const sync::MutexLock lock(mutex_);
-  facts_.correct(report, elapsed_ns());
 }
 
 }  // namespace rota::cli

@@ -25,10 +25,10 @@ class RunWatch final : public host::HostObserver {
   // From now on. The times that are shown count from here. See RunFacts for the names and the key.
   void watch(std::vector<std::string> names, std::string key) ROTA_EXCLUDES(mutex_);
   // See RunFacts::resume().
-  void resume(fleet::WorkflowId workflow, std::size_t done) ROTA_EXCLUDES(mutex_);
+  void resume(model::WorkflowId workflow, std::size_t done) ROTA_EXCLUDES(mutex_);
 
   void on_record(const fleet::Record& record) override ROTA_EXCLUDES(mutex_);
-  void on_report(const std::string& worker, const bus::Report& report) override ROTA_EXCLUDES(mutex_);
+  void on_report(const std::string& worker, const model::Report& report) override ROTA_EXCLUDES(mutex_);
 
   void refresh() ROTA_EXCLUDES(mutex_);
   void finish() ROTA_EXCLUDES(mutex_);
@@ -36,11 +36,9 @@ class RunWatch final : public host::HostObserver {
   void say(const std::string& text) ROTA_EXCLUDES(mutex_);
 
   // The workflow that is watched; none before it was submitted or resumed.
-  [[nodiscard]] fleet::WorkflowId workflow() ROTA_EXCLUDES(mutex_);
+  [[nodiscard]] model::WorkflowId workflow() ROTA_EXCLUDES(mutex_);
   // Set when the workflow has ended.
   [[nodiscard]] fiber::Event& ended() { return ended_; }
-  // See RunFacts::correct().
-  void correct(RunReport& report) ROTA_EXCLUDES(mutex_);
 
  private:
   [[nodiscard]] std::int64_t elapsed_ns() const ROTA_REQUIRES(mutex_);

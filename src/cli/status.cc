@@ -34,13 +34,10 @@ Result<PlaceStatus> read_status(const Place& place, bool progress) {
   const fleet::State& state = log.brain.state();
   state.each_workflow([&](const fleet::Workflow& workflow) {
     WorkflowStatus each;
-    each.report = report_of(state, workflow.id);
-    each.submitted_ns = workflow.submitted_ns;
-    const bool open = workflow.outcome == fleet::Outcome::kRunning;
-    each.report.interrupted = open && !status.writer;
     const std::int64_t now_ns = status.writer ? wall_now_ns() : state.globals().now_ns;
-    each.report.elapsed_ns = (open ? now_ns : workflow.ended_ns) - workflow.submitted_ns;
-    log.timeline.correct(each.report, now_ns);
+    each.report = report_of(state, workflow.id, now_ns, &log.timeline);
+    each.report.interrupted = workflow.outcome == fleet::Outcome::kRunning && !status.writer;
+    each.submitted_ns = workflow.submitted_ns;
     status.workflows.push_back(std::move(each));
   });
   std::reverse(status.workflows.begin(), status.workflows.end());

@@ -7,15 +7,15 @@
 
 namespace rota::cli {
 
-Result<std::vector<fleet::TaskId>> find_tasks(const fleet::State& state, const std::string& name) {
-  Result<fleet::TaskId> one = fleet::find_task(state, name);
+Result<std::vector<model::TaskId>> find_tasks(const fleet::State& state, const std::string& name) {
+  Result<model::TaskId> one = fleet::find_task(state, name);
   if (one.ok()) return std::vector{*one};
   if (one.code() != ErrorCode::kInvalidArgument) return std::move(one).take_error();
   // It may be a stage with several tasks.
   const std::size_t slash = name.rfind('/');
   const std::string of = slash == std::string::npos ? "" : name.substr(0, slash);
   const std::string stage_name = slash == std::string::npos ? name : name.substr(slash + 1);
-  std::vector<fleet::TaskId> found;
+  std::vector<model::TaskId> found;
   state.each_workflow([&](const fleet::Workflow& workflow) {
     if (!of.empty() && workflow.spec.name != of && workflow.id.to_string() != of) return;
     for (std::size_t s = 0; s < workflow.stages.size(); ++s) {
@@ -29,8 +29,8 @@ Result<std::vector<fleet::TaskId>> find_tasks(const fleet::State& state, const s
   return found;
 }
 
-std::vector<fleet::TaskId> tasks_of(const fleet::State& state, fleet::WorkflowId id) {
-  std::vector<fleet::TaskId> tasks;
+std::vector<model::TaskId> tasks_of(const fleet::State& state, model::WorkflowId id) {
+  std::vector<model::TaskId> tasks;
   const fleet::Workflow* workflow = state.find(id);
   if (workflow == nullptr) return tasks;
   for (const fleet::Task& task : workflow->tasks) tasks.push_back(workflow->id_of(task));

@@ -4,8 +4,9 @@
 //   Timeline timeline;
 //   for each record: brain.apply(record); timeline.see(record, brain.state());
 //
-// The times are the host's: an attempt begins when it is sent to its worker or, if it waits there for resources, when
-// it gets them; it ends when its end is reported.
+// The times of an attempt are those that its worker reported, bounded like those in the state: not before the
+// assignment and not after the record. If the worker reported no end (it was lost, or the process was killed), the
+// attempt started when it got its resources, and ended with the record that took it back.
 //
 // Invariant: an attempt is open (ended_ns == 0) while its task is assigned in the state, and at most one of a task is.
 // Thread safety: none.
@@ -19,64 +20,58 @@
 
 #include "cli/log_source.h"
 #include "cli/progress_line.h"
-#include "cli/run_report.h"
 #include "fleet/brain.h"
-#include "fleet/ids.h"
 #include "fleet/record.h"
 #include "fleet/state.h"
+#include "rota/model/ids.h"
 #include "rota/result.h"
 
 namespace rota::cli {
 
 struct Attempt {
-  fleet::TaskId task{};
-  std::uint32_t attempt = 0;
-  fleet::WorkerId worker{};
+  model::TaskId task{};
+  model::AttemptNumber attempt{};
+  model::WorkerId worker{};
   // The attempt whose log has its output: of merged tasks, the leading one.
-  fleet::TaskId log_task{};
-  std::uint32_t log_attempt = 0;
+  model::TaskId log_task{};
+  model::AttemptNumber log_attempt{};
   std::int64_t ready_ns = 0;  // When it became ready.
   std::int64_t assigned_ns = 0;
-  std::int64_t begun_ns = 0;  // 0: it waits at its worker for resources, or ended while it waited.
-  std::int64_t ended_ns = 0;  // 0: it has not ended.
-  std::string name{};         // "train[3]"
-  std::string end{};          // "succeeded", "failed", "cancelled"; "requeued: worker_lost"
-  std::string message{};      // Why it failed.
-  std::string why{};          // Why it ran there, for people.
+  std::int64_t started_ns = 0;  // 0: it waits at its worker for resources, or ended while it waited.
+  std::int64_t ended_ns = 0;    // 0: it has not ended.
+  std::string name{};           // "train[3]"
+  std::string end{};            // "succeeded", "failed", "cancelled"; "requeued: worker_lost"
+  std::string message{};        // Why it failed.
+  std::string why{};            // Why it ran there, for people.
 };
 
 class Timeline {
  public:
-  // How many tasks were ready and how many ran, from this time on.
-  struct Load {
+  // How many tasks were ready, from this time on.
+  struct Ready {
     std::int64_t at_ns = 0;
-    std::int64_t ready = 0;
-    std::int64_t running = 0;
+    std::int64_t count = 0;
   };
 
   // `state` is the state after the record.
   void see(const fleet::Record& record, const fleet::State& state);
 
   [[nodiscard]] const std::vector<Attempt>& attempts() const { return attempts_; }  // In the order of assignment.
-  [[nodiscard]] const std::vector<Load>& loads() const { return loads_; }
+  [[nodiscard]] const std::vector<Ready>& ready() const { return ready_; }
   // The times of the first and the last record; 0: there was none.
   [[nodiscard]] std::int64_t first_ns() const { return first_ns_; }
   [[nodiscard]] std::int64_t last_ns() const { return last_ns_; }
   // The latest attempt of the task, or the one with this number; null: there was none.
-  [[nodiscard]] const Attempt* find(fleet::TaskId task, std::uint32_t attempt = 0) const;
-
-  // Sets the times that the state does not have; tasks that still run are measured up to `now_ns`.
-  void correct(RunReport& report, std::int64_t now_ns) const;
+  [[nodiscard]] const Attempt* find(model::TaskId task, model::AttemptNumber attempt = {}) const;
 
  private:
-  void add(const fleet::TaskAssigned& event, fleet::TaskId task, std::uint32_t attempt, const fleet::Record& record,
-           const fleet::State& state);
-  void end(fleet::TaskId task, const fleet::Record& record, std::string how, std::string message = {});
+  void add(const fleet::TaskAssigned& event, model::TaskId task, model::AttemptNumber attempt,
+           const fleet::Record& record, const fleet::State& state);
+  void end(model::TaskId task, const fleet::Record& record, std::string how, std::string message = {});
 
   std::vector<Attempt> attempts_;
-  std::map<fleet::TaskId, std::vector<std::size_t>> by_task_;
-  std::vector<Load> loads_;
-  std::int64_t running_ = 0;  // Attempts that have begun and not ended.
+  std::map<model::TaskId, std::vector<std::size_t>> by_task_;
+  std::vector<Ready> ready_;
   std::int64_t first_ns_ = 0;
   std::int64_t last_ns_ = 0;
 };
@@ -92,6 +87,6 @@ struct RunLog {
 [[nodiscard]] Result<void> read_more(LogSource& source, RunLog& log);
 
 // The latest workflow of the log, or none.
-[[nodiscard]] fleet::WorkflowId latest_workflow(const fleet::State& state);
+[[nodiscard]] model::WorkflowId latest_workflow(const fleet::State& state);
 
 }  // namespace rota::cli

@@ -8,13 +8,13 @@
 #include <iosfwd>
 
 #include "cli/timeline.h"
-#include "fleet/ids.h"
 #include "fleet/state.h"
+#include "rota/model/ids.h"
 
 namespace rota::cli {
 
 // Writes one workflow, or all if `workflow` is none. Returns the number of slices. Times count from the submission of
 // the workflow, or from the first record.
-std::size_t write_trace(const RunLog& log, fleet::WorkflowId workflow, std::ostream& out);
+std::size_t write_trace(const RunLog& log, model::WorkflowId workflow, std::ostream& out);
 
 }  // namespace rota::cli

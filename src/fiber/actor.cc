@@ -1,13 +1,13 @@
-// The supervisor of actors: a task that is told what happened, and decides.
+// The supervisor of actors: a task that receives notes about events and decides.
 //
-// Everything that happens reaches it as a note in a list: an actor to start, one that has ended, one that is out of
-// budget, a wish to stop. Only the supervisor's task touches the actors' tasks, so there is one order of decisions.
-// Notes are written by anybody, on the stack of a task that is out of budget, too: the list is under a spin lock and
-// the signal is an Event, neither of which is charged or waited for.
+// Every event reaches it as a note in a list: an actor to start, one that has ended, one that has run out of budget, a
+// request to stop. Only the supervisor's task touches the actors' tasks, so there is one order of decisions. Any thread
+// writes notes, also on the stack of a task that has run out of budget: the list is under a spin lock and the signal is
+// an Event, neither of which is charged or waited for.
 //
-// Ends: a cell that has ended for good is closed, so that tell() is refused, and what is left in its mailbox is
-// dropped, so that whoever asked is told. The supervisor's own end does that for all of them, on every path; a task
-// that never ran tells its end by the destructor of what it captured.
+// Ends: a cell that has ended for good is closed, so that tell() is refused, and the rest of its mailbox is dropped, so
+// that waiting askers get an error. The supervisor's own end does that for all cells, on every path; a task that never
+// ran reports its end by the destructor of its closure.
 #include "rota/fiber/actor.h"
 
 #include <algorithm>
@@ -27,8 +27,8 @@ struct Note {
   enum class What : std::uint8_t { kStart, kEnded, kExhausted, kStop, kStopAll };
   What what;
   std::shared_ptr<ActorCell> cell{};
-  std::exception_ptr error{};  // kEnded: null if it ended by itself, or never began.
-  std::uint64_t life = 0;      // kEnded: which one.
+  std::exception_ptr error{};  // kEnded: null if it ended normally, or never began.
+  std::uint64_t life = 0;      // kEnded: which start.
   std::uint64_t task_id = 0;   // kExhausted.
   StopMode mode = StopMode::kDrain;
 };
@@ -39,7 +39,7 @@ std::string describe(const std::exception_ptr& error) {
   } catch (const std::exception& e) {
     return e.what();
   } catch (...) {
-    return "an exception that is no std::exception";
+    return "an exception that is not a std::exception";
   }
 }
 
@@ -49,13 +49,13 @@ struct SupervisorCore {
   explicit SupervisorCore(const ActorOptions& given) : options(given) {}
 
   const ActorOptions options;
-  Event signal;  // There are notes.
+  Event signal;  // Set when there are notes.
   Event ended;
 
   SpinLock lock;  // For the rest.
   std::vector<Note> notes;
-  bool closed = false;  // Takes no more actors.
-  bool over = false;    // Nobody reads notes any more: none are kept.
+  bool closed = false;  // Accepts no more actors.
+  bool over = false;    // Nobody reads notes any more, so they are dropped.
   std::exception_ptr gave_up;
 
   void tell(Note note) {
@@ -67,11 +67,11 @@ struct SupervisorCore {
     signal.set();
   }
   std::vector<Note> take_notes() {
-    signal.reset();  // First: a note that comes now sets it again.
+    signal.reset();  // First, so that a note that arrives now sets it again.
     const std::lock_guard guard(lock);
     return std::exchange(notes, {});
   }
-  // No more notes. Actors that were to be started are told that they never will be.
+  // Ends the notes. Actors that were to be started are closed.
   void finish() {
     std::vector<Note> last;
     {
@@ -89,7 +89,7 @@ struct SupervisorCore {
 
 namespace {
 
-// What the task of one life captures: tells its end, whether it ran or not.
+// The closure of the task of one life: reports its end, whether it ran or not.
 class Life {
  public:
   Life(std::shared_ptr<SupervisorCore> core, std::shared_ptr<ActorCell> cell, std::uint64_t life)
@@ -107,7 +107,7 @@ class Life {
   }
 
  private:
-  std::shared_ptr<SupervisorCore> core_;  // Null once it was moved from.
+  std::shared_ptr<SupervisorCore> core_;  // Null in a moved-from object.
   Note note_;
 };
 
@@ -115,7 +115,7 @@ class Manager {
  public:
   explicit Manager(std::shared_ptr<SupervisorCore> core)
       : core_(std::move(core)), options_(core_->options), nursery_(nursery_options()) {}
-  // Nobody shall wait for a mailbox that is not read any more. Then the nursery cancels those who live, and waits.
+  // Nobody may wait for a mailbox that is not read any more. Then the nursery cancels the running actors, and waits.
   ~Manager() {
     core_->finish();
     for (const auto& cell : cells_) {
@@ -130,7 +130,7 @@ class Manager {
     while (!done()) {
       core_->signal.wait();
       const std::vector<Note> notes = core_->take_notes();
-      // All of them first: if one note makes it give up, those who were to be started are told.
+      // All notes are taken first: if one makes the supervisor give up, the actors that were to be started are closed.
       for (const Note& note : notes) {
         if (note.what == Note::What::kStart) cells_.push_back(note.cell);
       }
@@ -158,7 +158,7 @@ class Manager {
   void handle(const Note& note) {
     switch (note.what) {
       case Note::What::kStart:
-        if (note.cell->life == 0) begin_life(note.cell);  // Else it was started together with all others.
+        if (note.cell->life == 0) begin_life(note.cell);  // Otherwise it was started together with all others.
         break;
       case Note::What::kEnded:
         ended(note);
@@ -184,9 +184,9 @@ class Manager {
 
   void ended(const Note& note) {
     const std::shared_ptr<ActorCell>& cell = note.cell;
-    if (!cell->running || note.life != cell->life) return;  // Its end was awaited already.
+    if (!cell->running || note.life != cell->life) return;  // Its end has already been handled.
     await_end(*cell);
-    // One that was told to drop what it has ends by being cancelled; one that drains and fails goes on with the rest.
+    // An actor that was told to drop its messages ends by cancellation; one that drains and fails continues to drain.
     if (note.error == nullptr || cell->stopping) return bury(cell);
     restart(cell, note.error);
   }
@@ -221,11 +221,11 @@ class Manager {
     const auto at = std::ranges::find_if(
         cells_, [task_id](const auto& cell) { return cell->running && cell->task.id() == task_id; });
     const std::shared_ptr<ActorCell> cell = at == cells_.end() ? nullptr : *at;
-    // Without a cell: a task of an actor's own, or one that has ended since.
+    // Without a cell: a task that an actor started, or one that has ended since.
     Result<void> recharged = recharge_task(nursery_.core(), task_id, options_.recharge);
     if (recharged.ok()) {
       if (cell != nullptr) cell->recharges.fetch_add(1, std::memory_order_relaxed);
-    } else if (recharged.code() != ErrorCode::kFailedPrecondition) {  // Else it was cancelled, or has enough by now.
+    } else if (recharged.code() != ErrorCode::kFailedPrecondition) {  // Otherwise it was cancelled, or has enough.
       const auto error = std::make_exception_ptr(FiberError(std::move(recharged).take_error()));
       if (cell == nullptr) give_up(error);
       cell->task.cancel();
@@ -242,7 +242,7 @@ class Manager {
     if (cell->running) cell->task.cancel();
   }
 
-  // REQUIRES: its life has ended, or will. The note about that is then old news.
+  // REQUIRES: its life has ended, or will end. The note about that is then outdated.
   void await_end(ActorCell& cell) {
     cell.task.wait();
     cell.running = false;
@@ -266,12 +266,12 @@ class Manager {
   std::shared_ptr<SupervisorCore> core_;
   const ActorOptions& options_;
   std::vector<std::shared_ptr<ActorCell>> cells_;  // Those that have not ended for good.
-  std::deque<std::chrono::nanoseconds> restarts_;  // When, within the window. At most max_restarts.
+  std::deque<std::chrono::nanoseconds> restarts_;  // The times of restarts within the window. At most max_restarts.
   bool stopping_ = false;
-  Nursery nursery_;  // Last: it goes first, and waits for the actors.
+  Nursery nursery_;  // Last, so that it is destroyed first and waits for the actors.
 };
 
-// What the supervisor's task captures: tells its end, whether it ran or not.
+// The closure of the supervisor's task: reports its end, whether it ran or not.
 class Guard {
  public:
   explicit Guard(std::shared_ptr<SupervisorCore> core) : core_(std::move(core)) {}
@@ -284,7 +284,7 @@ class Guard {
   [[nodiscard]] const std::shared_ptr<SupervisorCore>& core() const { return core_; }
 
  private:
-  std::shared_ptr<SupervisorCore> core_;  // Null once it was moved from.
+  std::shared_ptr<SupervisorCore> core_;  // Null in a moved-from object.
 };
 
 }  // namespace

@@ -110,7 +110,8 @@ TEST(Actor, AMailboxPushesBack) {
   });
 }
 
-// Contract: F-27. One that fails starts again with a new state; the mailbox stays; whoever asked it is told.
+// Contract: F-27. An actor that fails restarts with a new state; the mailbox stays; the asker of the lost message is
+// told.
 TEST(Actor, IsRestartedWithItsMailbox) {
   in_cluster([] {
     int made = 0;
@@ -176,7 +177,7 @@ TEST(Actor, GivesUpBeyondTheRate) {
   });
 }
 
-// Contract: F-27. The rate counts within the window, on the runtime's clock: slow failures go on for ever.
+// Contract: F-27. The rate counts within the window, on the runtime's clock: slow failures never reach the limit.
 TEST(Actor, TheWindowMoves) {
   Runtime runtime({.worker_count = 2, .deterministic_seed = 4, .profile = Profile::kCluster});
   runtime.run([] {
@@ -222,7 +223,7 @@ TEST(Actor, AFactoryMayFail) {
   });
 }
 
-// Contract: F-27, F-11. An actor that is out of budget is recharged by its supervisor and goes on with its state.
+// Contract: F-27, F-11. An actor that has run out of budget is recharged by its supervisor and keeps its state.
 TEST(Actor, IsRechargedByItsSupervisor) {
   in_cluster([] {
     with_actors({.recharge = {.ops = 100, .channel_ops = 20}}, [](ActorSupervisor& actors) {
@@ -265,7 +266,7 @@ TEST(Actor, ExhaustionCanBeAFailure) {
   });
 }
 
-// Contract: F-27. stop() drains or drops; what is dropped tells whoever asked; nothing is started afterwards.
+// Contract: F-27. stop() drains or drops; askers of dropped messages are told; nothing is started afterwards.
 TEST(Actor, StopDrainsOrDrops) {
   in_cluster([] {
     Event go;
@@ -283,7 +284,7 @@ TEST(Actor, StopDrainsOrDrops) {
       with_scope([&](Nursery& n) {
         Task<Result<int>> asked = n.spawn([&] { return count_of(drops); });
         (void)sleep_for(1ms);
-        drops.stop(StopMode::kDrop);  // The handler waits for ever: it is cancelled.
+        drops.stop(StopMode::kDrop);  // The handler waits forever, so it is cancelled.
         EXPECT_EQ(asked.get().code(), ErrorCode::kClosed);
       });
       EXPECT_FALSE(drops.tell(Add{1}));
@@ -300,8 +301,8 @@ TEST(Actor, StopDrainsOrDrops) {
   });
 }
 
-// Contract: F-27. Structured: when the nursery around it is cancelled, or its body throws, the actors end; whoever asks
-// later is refused. At every moment of their lives.
+// Contract: F-27. Structured concurrency: when the surrounding nursery is cancelled, or its body throws, the actors
+// end, and later questions are refused. Tried at every moment of their lives.
 TEST(Actor, EndsWithItsNursery) {
   in_cluster([] {
     for (int moment = 0; moment < 6; ++moment) {

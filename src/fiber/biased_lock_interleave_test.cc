@@ -14,8 +14,8 @@ using interleave::Failure;
 using interleave::Result;
 
 struct Counted {
-  explicit Counted(const Worker* owner) : lock(owner) {}
-  void add(const Worker* self) {
+  explicit Counted(const ThreadWorker* owner) : lock(owner) {}
+  void add(const ThreadWorker* self) {
     lock.lock_as(self);
     value = value.get() + 1;
     lock.unlock();
@@ -27,7 +27,7 @@ struct Counted {
 // The owner twice, so that one of its times may be before and one after the other's.
 TEST(BiasedLockInterleave, OwnerAndOther) {
   const Result result = check({.name = "owner and other"}, [](Execution& ex) {
-    Worker owner(2);
+    ThreadWorker owner(2);
     owner.solo = true;
     Counted counted(&owner);
     ex.run(
@@ -46,7 +46,7 @@ TEST(BiasedLockInterleave, OwnerAndOther) {
 TEST(BiasedLockInterleave, OwnerAndTwoOthers) {
   const Result result =
       check({.name = "owner and two others", .preemption_bound = 2, .max_executions = 300'000}, [](Execution& ex) {
-        Worker owner(2);
+        ThreadWorker owner(2);
         owner.solo = true;
         Counted counted(&owner);
         ex.run([&] { counted.add(&owner); }, [&] { counted.add(nullptr); }, [&] { counted.add(nullptr); });

@@ -1,9 +1,9 @@
 // blocking(): the helper threads, and the task that waits for one.
 //
 // A job is queued, taken by a helper, run, and then done; the pool's mutex decides between a helper that takes it and a
-// task that withdraws it. At its end the helper and the task meet under the job's own lock: the helper sets `done` and
-// wakes the waiter that it finds; a task that finds `done` does not wait. After it has released that lock the helper
-// never touches the job again, because the task may have left its frame.
+// task that withdraws it. At the end the helper and the task synchronise under the job's own lock: the helper sets
+// `done` and wakes the waiter that it finds; a task that finds `done` does not wait. After it has released that lock
+// the helper never touches the job again, because the task may have left its frame.
 #include "rota/fiber/blocking.h"
 
 #include <system_error>
@@ -19,14 +19,13 @@ namespace {
 
 void run_job(BlockingJob* job) {
   job->run(job);
-  RuntimeCore* runtime = job->runtime;
   job->lock.lock();
   job->done = true;
   Fiber* waiter = job->waiter;
   const bool mine = waiter != nullptr && claim_wake(waiter, WakeReason::kDone);
   job->lock.unlock();
-  // If the wake-up is not this thread's (cancelled meanwhile), the task finds `done`.
-  if (mine) schedule(runtime, waiter);
+  // If this thread could not claim the wake-up (the task was cancelled meanwhile), the task finds `done`.
+  if (mine) schedule(waiter);
 }
 
 struct JobWait {
@@ -34,16 +33,16 @@ struct JobWait {
   bool published;
 };
 
-bool publish_job(Worker* /*worker*/, void* argument) {
+bool publish_job(ThreadWorker* /*worker*/, void* argument) {
   auto* wait = static_cast<JobWait*>(argument);
   wait->published = true;
   wait->job->lock.unlock();
   return true;
 }
 
-// Parks until the job is done, or, if it may be, until the task is cancelled. True: done.
+// Parks until the job is done or, if `cancellable`, until the task is cancelled. True: done.
 bool await(BlockingJob* job, bool cancellable) {
-  Worker* worker = current_worker();
+  ThreadWorker* worker = current_worker();
   JobWait wait{job, false};
   job->lock.lock();
   if (!job->done) {
@@ -67,14 +66,13 @@ Result<void> run_blocking(BlockingJob* job) {
     job->run(job);
     return {};
   }
-  job->runtime = runtime;
-  // As in I/O: linking the nursery may run callbacks, so not under a lock.
+  // As in I/O: linking the nursery may run callbacks, so it must not happen under a lock.
   if (Fiber* self = current_worker()->fiber; !self->task->has_entry()) register_task(self->task, self);
   ROTA_TRY(runtime->helpers->submit(job));
   if (await(job, true)) return {};
   if (runtime->helpers->withdraw(job)) return ErrorCode::kCancelled;
   const bool done = await(job, false);
-  ROTA_ASSERT(done, "a task went on while its helper thread runs");
+  ROTA_ASSERT(done, "a task continued while its helper thread was running");
   return {};
 }
 
@@ -106,7 +104,7 @@ Result<void> BlockingPool::submit(BlockingJob* job) {
   const sync::MutexLock lock(mutex_);
   ended.swap(ended_);
   if (queued_ >= idle_ && threads_.size() < bound_ && !add_helper() && threads_.empty()) {
-    return Error{ErrorCode::kResourceExhausted, "blocking(): the system gives no thread for a helper"};
+    return Error{ErrorCode::kResourceExhausted, "blocking(): no helper thread could be created"};
   }
   job->next = nullptr;
   job->previous = last_;

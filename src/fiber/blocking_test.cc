@@ -35,7 +35,7 @@ TEST(Blocking, ResultComesBack) {
   });
 }
 
-// Contract: F-26. f runs on another thread, which is no worker, and an exception out of it is thrown in the task.
+// Contract: F-26. f runs on another thread, not a thread worker, and its exception is thrown in the task.
 TEST(Blocking, RunsElsewhereAndRethrows) {
   Runtime runtime({.worker_count = 1});
   runtime.run([] {
@@ -52,7 +52,8 @@ TEST(Blocking, RunsElsewhereAndRethrows) {
   });
 }
 
-// Contract: F-26. While f blocks its thread the only worker goes on: here, with the task that ends the blocking.
+// Contract: F-26. While f blocks its thread the only thread worker runs other tasks: here, the one that ends the
+// blocking.
 TEST(Blocking, WorkerGoesOn) {
   Runtime runtime({.worker_count = 1});
   runtime.run([] {

@@ -1,4 +1,4 @@
-// The public side of budgets: looking at them, recharging, supervisors.
+// The public interface of budgets: queries, recharging, supervisors.
 #include "rota/fiber/budget.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ BudgetExhausted::BudgetExhausted()
                 Error{ErrorCode::kBudgetExhausted, "the task was cancelled because its budget was used up"}) {}
 
 Budget current_budget() {
-  Worker* worker = current_worker();
+  ThreadWorker* worker = current_worker();
   if (!is_metered(worker) || worker->fiber->task == nullptr) return Budget::unlimited();
   const Meter* meter = open_meter(worker, worker->fiber->task);
   const Reserve& left = meter->left;
@@ -44,16 +44,16 @@ Budget current_budget() {
 }
 
 Result<void> recharge(const Budget& amount) {
-  Worker* worker = current_worker();
+  ThreadWorker* worker = current_worker();
   if (!is_metered(worker) || worker->fiber->task == nullptr) return {};
   Meter* meter = open_meter(worker, worker->fiber->task);
   if (meter->caps != nullptr && !count_drawn(meter->caps, amount)) {
-    return Error{ErrorCode::kCapabilityDenied, "CapBudget is needed to recharge, up to its limit"}.with("capability",
-                                                                                                        "CapBudget");
+    return Error{ErrorCode::kCapabilityDenied, "recharging needs CapBudget, and is bounded by its limit"}.with(
+        "capability", "CapBudget");
   }
   if (!draw_all(meter->scope->pool, amount, false)) {
     if (meter->caps != nullptr) uncount_drawn(meter->caps, amount);
-    return Error{ErrorCode::kBudgetExhausted, "the pool has not as much left"};
+    return Error{ErrorCode::kBudgetExhausted, "the pool does not have that much left"};
   }
   meter->left += amount;
   meter->granted += amount;
@@ -82,7 +82,7 @@ namespace detail {
 
 Result<void> recharge_task(NurseryCore* nursery, std::uint64_t id, const Budget& amount) {
   RuntimeCore* runtime = runtime_of(nursery);
-  if (runtime->meter == nullptr) return Error{ErrorCode::kFailedPrecondition, "the runtime meters nothing"};
+  if (runtime->meter == nullptr) return Error{ErrorCode::kFailedPrecondition, "this runtime does not meter"};
   return recharge_waiter(scope_meter(nursery, runtime->meter.get()).pool, nursery, id, amount);
 }
 
@@ -93,7 +93,7 @@ PoolAudit pool_audit(NurseryCore* nursery) {
 }
 
 std::shared_ptr<SupervisorState> supervise(NurseryCore* nursery) {
-  Worker* worker = current_worker();
+  ThreadWorker* worker = current_worker();
   auto state = std::make_shared<SupervisorState>();
   if (!is_metered(worker)) return state;
   NurseryExtras* extras = extras_of(nursery);

@@ -1,4 +1,4 @@
-// Pools: drawing, giving back, sharing among those who wait.
+// Pools: drawing, returning, and sharing among waiting tasks.
 #include <algorithm>
 #include <mutex>
 
@@ -10,10 +10,10 @@ namespace rota::fiber::detail {
 
 namespace {
 
-constexpr std::uint64_t kSpawnedMask = (std::uint64_t{1} << 48) - 1;  // Above it, the counter has the worker's index.
+constexpr std::uint64_t kSpawnedMask = (std::uint64_t{1} << 48) - 1;  // The upper bits are the thread worker's index.
 
 void check_books([[maybe_unused]] const BudgetPool* pool) {
-  ROTA_DASSERT(pool->rest + pool->granted + pool->spent == pool->total, "a pool's books do not add up");
+  ROTA_DASSERT(pool->rest + pool->granted + pool->spent == pool->total, "the accounts of a pool do not add up");
 }
 
 void grant(BudgetPool* pool, const Reserve& amount) {
@@ -22,8 +22,8 @@ void grant(BudgetPool* pool, const Reserve& amount) {
   check_books(pool);
 }
 
-// What a task that needs `need` gets, if the rest covers it: in each component that it is short of, its part of the
-// rest if all who hold grants came for more, but not beyond the usual budget, and never less than it needs.
+// What a task that lacks `need` gets if the rest covers it: in each component that it lacks, its part of the rest if
+// all holders of grants asked for more, but at most the usual budget and at least its need.
 std::optional<Reserve> share(const BudgetPool* pool, const Reserve& need, const Budget& usual) {
   if (!pool->rest.covers(need)) return std::nullopt;
   const std::uint64_t holders = std::max<std::uint64_t>(pool->grants, 1);
@@ -53,8 +53,8 @@ void dequeue(BudgetPool* pool, ExhaustedTask* waiter) {
   --pool->waiting;
 }
 
-// Grants and takes it out of the queue. The fiber to schedule, once the lock is released, or null: it does not sleep
-// yet, or somebody else woke it.
+// Grants the amount and removes the waiter from the queue. Returns the fiber to schedule after the lock is released, or
+// null if it is not parked yet, or another thread woke it.
 Fiber* serve(BudgetPool* pool, ExhaustedTask* waiter, const Reserve& amount) {
   grant(pool, amount);
   waiter->given += amount;
@@ -63,7 +63,7 @@ Fiber* serve(BudgetPool* pool, ExhaustedTask* waiter, const Reserve& amount) {
   return waiter->parked && claim_wake(waiter->fiber, WakeReason::kDone) ? waiter->fiber : nullptr;
 }
 
-// Serves those who wait for the pool, oldest first, as far as it goes: one who needs little does not overtake.
+// Serves the tasks that wait for the pool, oldest first, as far as possible: a small need does not overtake.
 void serve_automatic(BudgetPool* pool) {
   for (;;) {
     Fiber* woken = nullptr;
@@ -77,19 +77,19 @@ void serve_automatic(BudgetPool* pool) {
       if (!amount) return;
       woken = serve(pool, waiter, *amount);
     }
-    if (woken != nullptr) schedule(pool->runtime, woken);
+    if (woken != nullptr) schedule(woken);
   }
 }
 
-bool publish_wait(Worker* /*worker*/, void* argument) {
+bool publish_wait(ThreadWorker* /*worker*/, void* argument) {
   auto* waiter = static_cast<ExhaustedTask*>(argument);
   std::lock_guard guard(waiter->pool->lock);
   waiter->parked = waiter->queued;
-  return waiter->queued;  // False: it was served on its way to sleep.
+  return waiter->queued;  // False: it was served before it was parked.
 }
 
-// Is `nursery` the task's own, or around it?
-bool is_below(const Record* task, const NurseryCore* nursery) {
+// True if `nursery` is the task's own, or surrounds it.
+bool is_below(const TaskRecord* task, const NurseryCore* nursery) {
   for (const NurseryCore* at = task->nursery; at != nullptr; at = parent_of(at)) {
     if (at == nursery) return true;
   }
@@ -136,11 +136,11 @@ std::optional<Reserve> draw_share(BudgetPool* pool, const Reserve& need, const B
 }
 
 bool await_recharge(BudgetPool* pool, ExhaustedTask* waiter, const ScopeMeter& scope) {
-  Worker* worker = current_worker();
+  ThreadWorker* worker = current_worker();
   waiter->pool = pool;
   waiter->task = worker->fiber->task;
   waiter->fiber = worker->fiber;
-  struct Queued {  // Leaves the queue however the wait ends; `notify` is the user's and may throw.
+  struct Queued {  // Leaves the queue on every path; `notify` is user code and may throw.
     explicit Queued(ExhaustedTask* who) : waiter(who) {
       std::lock_guard guard(who->pool->lock);
       enqueue(who->pool, who);
@@ -152,10 +152,10 @@ bool await_recharge(BudgetPool* pool, ExhaustedTask* waiter, const ScopeMeter& s
     ExhaustedTask* waiter;
   } queued(waiter);
   if (scope.notify) {
-    const MeterHold hold;  // If it is metered code, its ops are not to exhaust the task a second time.
+    const MeterHold hold;  // If this is metered code, its ops must not exhaust the task a second time.
     scope.notify({waiter->task->id, waiter->component});
   }
-  // Between the look at the pool that failed and the queueing something may have come back.
+  // Something may have returned to the pool after the failed attempt and before the queueing.
   if (waiter->automatic) serve_automatic(pool);
   return park(current_worker(), publish_wait, waiter, true, "a recharge of its budget", TaskState::kBudgetExhausted) ==
          WakeReason::kDone;
@@ -168,14 +168,15 @@ Result<void> recharge_waiter(BudgetPool* pool, const NurseryCore* nursery, std::
     ExhaustedTask* waiter = pool->first;
     while (waiter != nullptr && waiter->task->id != id) waiter = waiter->next;
     if (waiter == nullptr || !is_below(waiter->task, nursery)) {
-      return Error{ErrorCode::kFailedPrecondition, "the task is not out of budget"}.with("task", std::to_string(id));
+      return Error{ErrorCode::kFailedPrecondition, "the task has not run out of budget"}.with("task",
+                                                                                              std::to_string(id));
     }
     if (!pool->rest.covers(amount)) {
-      return Error{ErrorCode::kBudgetExhausted, "the pool has not as much left"};
+      return Error{ErrorCode::kBudgetExhausted, "the pool does not have that much left"};
     }
     woken = serve(pool, waiter, amount);
   }
-  if (woken != nullptr) schedule(pool->runtime, woken);
+  if (woken != nullptr) schedule(woken);
   return {};
 }
 
@@ -186,7 +187,7 @@ PoolAudit audit(BudgetPool* pool) {
     books = {pool->total, pool->rest, pool->granted, pool->spent, pool->grants, pool->waiting};
   }
   if (!pool->plentiful) return books;
-  // The default budgets that were granted without asking; exact when nothing runs.
+  // The default budgets that were granted without touching the pool; exact when nothing runs.
   RuntimeCore& runtime = *pool->runtime;
   std::uint64_t holders = 0;
   Reserve used{};

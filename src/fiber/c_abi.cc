@@ -27,11 +27,11 @@ void copy_text(char (&to)[kMessageBytes], std::string_view text) noexcept {
   to[length] = '\0';
 }
 
-// The sentences of tasks that were started from C++ and call this interface. Bounded: at the bound somebody's is
-// forgotten. Tasks of this interface have theirs in their TaskShare, threads in a thread_local.
+// The last error messages of tasks that were started from C++ and call this interface. Bounded: at the bound one of
+// them is dropped. Tasks of this interface keep theirs in their TaskShare, threads in a thread_local.
 class Strangers {
  public:
-  // Of the current task. REQUIRES: in one.
+  // The message of the current task. REQUIRES: in one.
   void set(std::string_view text) {
     const std::lock_guard guard(lock_);
     if (texts_.size() >= kMost && !texts_.contains(key())) texts_.erase(texts_.begin());
@@ -46,7 +46,7 @@ class Strangers {
  private:
   using Key = std::pair<const void*, std::uint64_t>;  // A task's id is unique within its runtime.
   static Key key() {
-    const detail::Worker* worker = detail::current_worker();
+    const detail::ThreadWorker* worker = detail::current_worker();
     return {worker->runtime, worker->fiber->task->id};
   }
   static constexpr std::size_t kMost = 1024;
@@ -59,7 +59,7 @@ Strangers& strangers() {
   return *all;
 }
 
-// Not inlined: a task that moved to another thread must not use the address that it saw before.
+// Not inlined: a task that moved to another thread must not use the address that it read before.
 [[gnu::noinline]] char (&thread_text())[kMessageBytes] {
   thread_local char text[kMessageBytes] = "";
   asm volatile("");
@@ -72,7 +72,7 @@ int remember_text(ErrorCode code, std::string_view text) noexcept {
   } else if (current_task() != nullptr) {
     try {
       strangers().set(text);
-    } catch (const std::bad_alloc&) {  // Then without a sentence.
+    } catch (const std::bad_alloc&) {  // Then there is no message.
     }
   } else {
     copy_text(thread_text(), text);
@@ -90,7 +90,7 @@ Result<Config> config_of(const JanusSchedulerConfig& from) {
     return invalid("abi_version is not JANUS_ABI_VERSION; start from janus_scheduler_config_default()");
   }
   if (from.profile < JANUS_PROFILE_CORE || from.profile > JANUS_PROFILE_SOVEREIGN) {
-    return invalid("profile is none of JanusProfile");
+    return invalid("profile is not a JanusProfile");
   }
   Config config;
   config.worker_count = from.worker_count;
@@ -117,7 +117,7 @@ std::uint64_t HandleTable::add(Kind kind, std::shared_ptr<void> object) {
   const std::lock_guard guard(lock_);
   std::uint32_t index = first_free_;
   if (index == kNone) {
-    ROTA_ASSERT(slots_.size() < kNone, "four thousand million handles");
+    ROTA_ASSERT(slots_.size() < kNone, "too many handles");
     index = static_cast<std::uint32_t>(slots_.size());
     slots_.emplace_back();
   } else {
@@ -153,7 +153,7 @@ std::shared_ptr<void> HandleTable::remove(Kind kind, std::uint64_t handle) {
   slot->generation = slot->generation + 1 == kGenerations ? 1 : slot->generation + 1;
   slot->next_free = first_free_;
   first_free_ = static_cast<std::uint32_t>(handle);
-  return std::move(slot->object);  // What it destroys is destroyed by the caller, without the lock.
+  return std::move(slot->object);  // The caller destroys it, without the lock.
 }
 
 // ------------------------------------------------------------------------------------------------------------- errors
@@ -182,7 +182,7 @@ int remember_exception() noexcept {
   } catch (const std::exception& error) {
     return remember_text(ErrorCode::kInternal, error.what());
   } catch (...) {
-    return remember_text(ErrorCode::kInternal, "Internal: an exception that is no std::exception");
+    return remember_text(ErrorCode::kInternal, "Internal: an exception that is not a std::exception");
   }
 }
 
@@ -262,7 +262,7 @@ void* janus_scheduler_create(JanusSchedulerConfig config) {
 void janus_scheduler_shutdown(void* scheduler) {
   guarded([&]() -> Result<void> {
     if (rota::fiber::detail::current_worker() != nullptr) {
-      return Error{ErrorCode::kFailedPrecondition, "a scheduler is shut down from a thread outside, not by a task"};
+      return Error{ErrorCode::kFailedPrecondition, "a scheduler must be shut down from outside, not by a task"};
     }
     ROTA_TRY_ASSIGN(const std::shared_ptr<Scheduler> gone, c_abi::remove<Scheduler>(handle_of(scheduler)));
     gone->runtime->shutdown();
@@ -283,7 +283,7 @@ int janus_scheduler_run(void* scheduler, void* func, void* arg, void** result) {
   return guarded([&]() -> Result<void> {
     if (rota::fiber::detail::current_worker() != nullptr) {
       return Error{ErrorCode::kFailedPrecondition,
-                   "janus_scheduler_run() is for threads outside; a task has nurseries"};
+                   "janus_scheduler_run() must be called from outside; a task spawns in a nursery"};
     }
     ROTA_TRY_ASSIGN(const auto found, c_abi::find<Scheduler>(handle_of(scheduler)));
     ROTA_TRY_ASSIGN(const auto task, start_on(found, func, arg, nullptr));
@@ -319,7 +319,7 @@ int janus_scheduler_yield(void) {
 
 int janus_sleep(int64_t nanoseconds) {
   return guarded([nanoseconds]() -> Result<void> {
-    if (nanoseconds < 0) return invalid("a time to sleep is not negative");
+    if (nanoseconds < 0) return invalid("the time to sleep must not be negative");
     return sleep_for(std::chrono::nanoseconds(nanoseconds));
   });
 }

@@ -1,10 +1,9 @@
-// Inside the C interface: handles, errors, and the net around every entry.
+// Internals of the C interface: handles, errors, and the wrapper around every entry point.
 //
-// A handle is index, generation and kind in one number. The table holds a reference to the object; an entry that uses
-// one takes another for as long as it runs, so an object may be given back while somebody is still in a call with it.
+// A handle is an index, a generation and a kind in one number. The table holds a reference to the object; an entry
+// point takes another one while it runs, so an object may be released while another thread is in a call with it.
 //
-// Thread safety: all of it may be used from any thread. The table's lock is never held across a wait or a call of the
-// user's.
+// Thread safety: everything may be used from any thread. The table's lock is never held across a wait or user code.
 #pragma once
 
 #include <cstdint>
@@ -65,12 +64,12 @@ template <class T>
 }
 
 // ------------------------------------------------------------------------------------------------------------- errors
-// Remembers why a call failed, for janus_last_error() of the same task, or thread. Returns the code's number.
+// Stores why a call failed, for janus_last_error() of the same task or thread. Returns the code's number.
 int remember(const Error& error) noexcept;
-// The exception that is being handled, as a code and a remembered sentence. REQUIRES: in a handler.
+// Converts the exception that is being handled into a code and a stored message. REQUIRES: in a handler.
 int remember_exception() noexcept;
 
-// Calls `f`, which returns a Result<void>, and makes a code of whatever comes out of it.
+// Calls `f`, which returns a Result<void>, and converts its result or exception into a code.
 template <class F>
 int guarded(F&& f) noexcept {
   try {
@@ -88,21 +87,21 @@ struct Scheduler {
   static constexpr Kind kKind = Kind::kScheduler;
   std::unique_ptr<Runtime> runtime;
 };
-// The one that was created last, or null.
+// The scheduler that was created last, or null.
 std::shared_ptr<Scheduler> newest_scheduler();
 
 inline constexpr std::size_t kMessageBytes = 256;
 
-// What a task of this interface and its handle share.
+// Shared by a task of this interface and its handle.
 struct TaskShare {
-  void* result = nullptr;               // Written by the task, read once it has ended.
-  int code = JANUS_OK;                  // Likewise: what it failed with.
+  void* result = nullptr;               // Written by the task, read after it has ended.
+  int code = JANUS_OK;                  // Likewise: the code of its failure.
   char message[kMessageBytes] = "";     // Likewise.
-  char last_error[kMessageBytes] = "";  // The task's own.
-  bool told_cancelled = false;          // By a call that failed for it. The task's own.
+  char last_error[kMessageBytes] = "";  // Used only by the task.
+  bool told_cancelled = false;          // A call returned Cancelled for it. Used only by the task.
 };
 
-// A task's closure. Record::act tells that a task has one, so that the current task finds its TaskShare.
+// A task's closure. TaskRecord::act identifies a task that has one, so the current task finds its TaskShare.
 struct Body {
   void* (*function)(void*);
   void* argument;
@@ -112,30 +111,30 @@ struct Body {
 
 struct TaskHandle {
   static constexpr Kind kKind = Kind::kTask;
-  Task<void> task;  // Never taken from: it is released with this, so cancelling is safe while this lives.
+  Task<void> task;  // Never consumed; released with this object, so cancelling is safe while it lives.
   std::shared_ptr<TaskShare> state;
-  std::shared_ptr<Scheduler> scheduler{};  // Of a task from outside: a deterministic one has to be driven.
-  sync::Atomic<bool> joining{false};       // One waits at a time.
+  std::shared_ptr<Scheduler> scheduler{};  // For a task from outside: a deterministic one must be driven.
+  sync::Atomic<bool> joining{false};       // One caller waits at a time.
 };
 
 // The current task; null outside.
-detail::Record* current_task() noexcept;
-// The TaskShare of the current task; null if it is none of this interface.
+detail::TaskRecord* current_task() noexcept;
+// The TaskShare of the current task; null if it was not started by this interface.
 TaskShare* current_state() noexcept;
 
 // Starts a task in `core`. REQUIRES: in a task that may spawn there.
 Result<std::shared_ptr<TaskHandle>> start_in(detail::NurseryCore* core, void* func, void* arg,
                                              const JanusBudget* budget);
-// Starts a task of its own.
+// Starts an independent task.
 Result<std::shared_ptr<TaskHandle>> start_on(const std::shared_ptr<Scheduler>& scheduler, void* func, void* arg,
                                              const JanusBudget* budget);
-// In the innermost nursery of the current task; outside, on the newest scheduler.
+// Starts a task in the innermost nursery of the current task; outside, on the newest scheduler.
 Result<std::shared_ptr<TaskHandle>> start_here(void* func, void* arg, const JanusBudget* budget);
-// Publishes a handle, if somebody wants it.
+// Publishes a handle, if the caller wants one.
 Result<void> hand_out(std::shared_ptr<TaskHandle> task, JanusTask* to);
-// How the task ended. REQUIRES: it has.
+// The outcome of the task. REQUIRES: it has ended.
 Result<void> outcome_of(const TaskHandle& task);
-// Waits for it, from wherever this is.
+// Waits for the task, from a task or a plain thread.
 void await(TaskHandle& task);
 
 Budget budget_of(const JanusBudget& budget);

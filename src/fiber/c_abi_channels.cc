@@ -24,7 +24,7 @@ struct TokenHandle {
 };
 
 Result<void> check_limit(int64_t limit) {
-  if (limit < JANUS_FOREVER) return invalid("a limit is 0 or more, or JANUS_FOREVER");
+  if (limit < JANUS_FOREVER) return invalid("a limit must be 0 or more, or JANUS_FOREVER");
   return {};
 }
 
@@ -107,9 +107,9 @@ int janus_channel_size(JanusChannel channel, size_t* size) {
 int janus_select(JanusSelectCase* cases, size_t count, int64_t limit, size_t* chosen) {
   return guarded([&]() -> Result<void> {
     if (cases == nullptr || chosen == nullptr) return invalid("cases or chosen is null");
-    if (count == 0 || count > JANUS_SELECT_MAX) return invalid("a select has 1 to JANUS_SELECT_MAX cases");
+    if (count == 0 || count > JANUS_SELECT_MAX) return invalid("a select must have 1 to JANUS_SELECT_MAX cases");
     ROTA_TRY(check_limit(limit));
-    // On the heap: a select of many cases is larger than a small task's stack.
+    // On the heap: a select of many cases is larger than the stack of a small task.
     struct Case {
       std::shared_ptr<ChannelHandle> channel;
       std::optional<void*> received;
@@ -196,7 +196,8 @@ int janus_token_on_cancel(JanusToken token, void (*func)(void* arg), void* arg, 
 int janus_token_off_cancel(JanusToken token, uint64_t id) {
   return guarded([&]() -> Result<void> {
     ROTA_TRY_ASSIGN(const auto found, c_abi::find<TokenHandle>(token));
-    if (!found->token.off_cancel(id)) return Error{ErrorCode::kNotFound, "it was called, or there is no such id"};
+    if (!found->token.off_cancel(id))
+      return Error{ErrorCode::kNotFound, "the call was already made, or there is no such id"};
     return {};
   });
 }

@@ -1,8 +1,8 @@
 // The C interface: tasks and nurseries.
 //
-// A nursery of this interface is on the heap and in the handle table, but a scope of its task like any other: in
-// Fiber::scope, closed by the task that opened it, the innermost first. What a task's function leaves open is closed by
-// Body, before the task ends.
+// A nursery of this interface is on the heap and in the handle table, and otherwise a scope of its task like any other:
+// in Fiber::scope, closed by the task that opened it, the innermost first. Body closes the scopes that a task's
+// function leaves open, before the task ends.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -18,8 +18,8 @@ namespace rota::fiber::c_abi {
 namespace {
 
 using detail::NurseryCore;
-using detail::Record;
-using BodyRecord = detail::TaskRecord<Body, void>;
+using detail::TaskRecord;
+using BodyRecord = detail::ClosureRecord<Body, void>;
 
 struct NurseryHandle : NurseryCore {
   static constexpr Kind kKind = Kind::kNursery;
@@ -27,8 +27,9 @@ struct NurseryHandle : NurseryCore {
   std::uint64_t handle = 0;
 };
 
-// What the function that just returned, or threw, left open: only nurseries of this interface can be.
-void close_left_open(const Record* task) {
+// Closes the scopes that the function left open when it returned or threw: they can only be nurseries of this
+// interface.
+void close_left_open(const TaskRecord* task) {
   for (;;) {
     NurseryCore* scope = detail::current_worker()->fiber->scope;
     if (scope == nullptr || scope->owner_task != task) return;
@@ -46,17 +47,17 @@ void fail_with(TaskShare& state, ErrorCode code, std::string_view text) {
   state.message[length] = '\0';
 }
 
-// The nursery behind a handle, for the task that opened it or one below, which cannot outlive it.
+// The nursery of a handle, for the task that opened it or a task below, which cannot outlive it.
 Result<std::shared_ptr<NurseryHandle>> nursery_for(JanusNursery handle) {
-  const Record* task = current_task();
-  if (task == nullptr) return Error{ErrorCode::kOutsideRuntime, "a nursery is used by tasks only"};
+  const TaskRecord* task = current_task();
+  if (task == nullptr) return Error{ErrorCode::kOutsideRuntime, "a nursery can be used only by tasks"};
   ROTA_TRY_ASSIGN(auto nursery, find<NurseryHandle>(handle));
   if (nursery->owner == nullptr) return ErrorCode::kNurseryNotActive;  // Its task was abandoned.
   if (nursery->owner_task == task) return nursery;
   for (const NurseryCore* at = task->nursery; at != nullptr; at = detail::parent_of(at)) {
     if (at == nursery.get()) return nursery;
   }
-  return Error{ErrorCode::kFailedPrecondition, "a nursery is used by the task that opened it and those below"};
+  return Error{ErrorCode::kFailedPrecondition, "a nursery can be used only by the task that opened it and tasks below"};
 }
 
 std::optional<Budget> optional_budget(const JanusBudget* budget) {
@@ -79,7 +80,7 @@ std::shared_ptr<TaskHandle> handle_for(Task<void> task, std::shared_ptr<TaskShar
 }  // namespace
 
 void Body::operator()() {
-  const Record* task = current_task();
+  const TaskRecord* task = current_task();
   try {
     state->result = function(argument);
   } catch (const FiberError& error) {  // From a function in C++.
@@ -91,7 +92,7 @@ void Body::operator()() {
     close_left_open(task);
     throw;
   } catch (...) {
-    fail_with(*state, ErrorCode::kInternal, "an exception that is no std::exception");
+    fail_with(*state, ErrorCode::kInternal, "an exception that is not a std::exception");
     close_left_open(task);
     throw;
   }
@@ -100,13 +101,13 @@ void Body::operator()() {
   if (state->told_cancelled && is_cancelled()) throw Cancelled(detail::current_cancel_reason());
 }
 
-Record* current_task() noexcept {
-  const detail::Worker* worker = detail::current_worker();
+TaskRecord* current_task() noexcept {
+  const detail::ThreadWorker* worker = detail::current_worker();
   return worker == nullptr ? nullptr : worker->fiber->task;
 }
 
 TaskShare* current_state() noexcept {
-  Record* task = current_task();
+  TaskRecord* task = current_task();
   if (task == nullptr || task->act != &BodyRecord::perform) return nullptr;
   return static_cast<BodyRecord*>(task)->closure.state.get();
 }
@@ -133,7 +134,7 @@ Result<std::shared_ptr<TaskHandle>> start_on(const std::shared_ptr<Scheduler>& s
 }
 
 Result<std::shared_ptr<TaskHandle>> start_here(void* func, void* arg, const JanusBudget* budget) {
-  if (const Record* task = current_task(); task != nullptr) {
+  if (const TaskRecord* task = current_task(); task != nullptr) {
     NurseryCore* scope = detail::current_worker()->fiber->scope;
     if (scope == nullptr || scope->owner_task != task) {
       return Error{ErrorCode::kNurseryNotActive, "this task has no nursery open; janus_nursery_open() opens one"};
@@ -151,12 +152,12 @@ Result<void> hand_out(std::shared_ptr<TaskHandle> task, JanusTask* to) {
 }
 
 Result<void> outcome_of(const TaskHandle& task) {
-  const Record* record = task.task.record();
+  const TaskRecord* record = task.task.record();
   switch (task.task.state()) {
     case TaskState::kCompleted:
       return {};
     case TaskState::kCancelled:
-      if ((record->flags & Record::kFlagBudget) != 0) return ErrorCode::kBudgetExhausted;
+      if ((record->flags & TaskRecord::kFlagBudget) != 0) return ErrorCode::kBudgetExhausted;
       return ErrorCode::kCancelled;
     default:
       break;
@@ -164,7 +165,7 @@ Result<void> outcome_of(const TaskHandle& task) {
   if (task.state->code != JANUS_OK) {
     return Error{static_cast<ErrorCode>(task.state->code), task.state->message};
   }
-  if ((record->flags & Record::kFlagOverflow) != 0) return ErrorCode::kStackOverflow;
+  if ((record->flags & TaskRecord::kFlagOverflow) != 0) return ErrorCode::kStackOverflow;
   return ErrorCode::kWorkerPanic;
 }
 
@@ -191,9 +192,9 @@ int janus_task_join(JanusTask task, void** result, int* joined) {
   if (joined != nullptr) *joined = 0;
   return guarded([&]() -> Result<void> {
     ROTA_TRY_ASSIGN(const auto handle, c_abi::find<TaskHandle>(task));
-    // Acquire and release, partners: each other. Who waits owns the waiting.
+    // Acquire and release, partners: each other. The caller that sets it may wait.
     if (handle->joining.exchange(true, std::memory_order_acquire)) {
-      return Error{ErrorCode::kConflict, "somebody else waits for this task"};
+      return Error{ErrorCode::kConflict, "another caller is waiting for this task"};
     }
     struct Release {
       ~Release() { handle.joining.store(false, std::memory_order_release); }
@@ -235,9 +236,9 @@ int janus_task_is_done(JanusTask task, int* done) {
 int janus_task_fail(int code, const char* message) {
   return guarded([&]() -> Result<void> {
     TaskShare* state = current_state();
-    if (state == nullptr) return Error{ErrorCode::kFailedPrecondition, "not in a task of this interface"};
+    if (state == nullptr) return Error{ErrorCode::kFailedPrecondition, "the caller is not a task of this interface"};
     const auto known = [code](const ErrorCodeInfo& row) { return static_cast<int>(row.code) == code; };
-    if (code == JANUS_OK || std::ranges::none_of(error_codes(), known)) return invalid("code is no error's");
+    if (code == JANUS_OK || std::ranges::none_of(error_codes(), known)) return invalid("code is not an error code");
     fail_with(*state, static_cast<ErrorCode>(code), message == nullptr ? "" : message);
     return {};
   });
@@ -257,14 +258,14 @@ int janus_nursery_open(const JanusNurseryOptions* options, JanusNursery* nursery
   if (nursery != nullptr) *nursery = 0;
   return guarded([&]() -> Result<void> {
     if (nursery == nullptr) return invalid("nursery is null");
-    if (current_task() == nullptr) return Error{ErrorCode::kOutsideRuntime, "a nursery is opened by a task"};
+    if (current_task() == nullptr) return Error{ErrorCode::kOutsideRuntime, "a nursery must be opened by a task"};
     if (options != nullptr && (options->on_exhausted < JANUS_EXHAUSTED_DEFAULT ||
                                options->on_exhausted > JANUS_EXHAUSTED_CANCEL || options->deadline < JANUS_FOREVER)) {
-      return invalid("on_exhausted is none of JanusOnExhausted, or the deadline is negative");
+      return invalid("on_exhausted is not a JanusOnExhausted, or the deadline is negative");
     }
     auto made = std::make_shared<NurseryHandle>();
     made->handle = HandleTable::instance().add(Kind::kNursery, made);
-    struct Undo {  // Unless all went well.
+    struct Undo {  // Unless everything succeeded.
       ~Undo() {
         if (!armed) return;
         rota::fiber::detail::dispose_nursery(made);
@@ -322,7 +323,7 @@ int janus_nursery_close(JanusNursery nursery) {
     ROTA_TRY_ASSIGN(const auto found, nursery_for(nursery));
     if (found->owner_task != current_task() || rota::fiber::detail::current_worker()->fiber->scope != found.get()) {
       return Error{ErrorCode::kFailedPrecondition,
-                   "a nursery is closed by the task that opened it, the innermost first"};
+                   "a nursery must be closed by the task that opened it, the innermost first"};
     }
     Result<void> closed = rota::fiber::detail::close_slow(found.get());
     rota::fiber::detail::dispose_nursery(found.get());

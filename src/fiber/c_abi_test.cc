@@ -34,7 +34,7 @@ std::string last_error() {
 void* function(JanusFunction f) { return reinterpret_cast<void*>(f); }
 
 // A scheduler for a test; its functions are closures, run through a pointer to one.
-class JanusTest : public testing::Test {
+class JanusTest : public ::testing::Test {
  protected:
   void* start(std::size_t workers, JanusProfile profile = JANUS_PROFILE_OPEN) {
     JanusSchedulerConfig config = janus_scheduler_config_default();
@@ -93,7 +93,7 @@ TEST_F(JanusTest, CodesAreTheTables) {
   EXPECT_GT(count, 20);
 }
 
-// Contract: F-30. What a function in C++ throws becomes a code, for whoever joins and for the nursery.
+// Contract: F-30. An exception of a C++ function becomes a code, for the joiner and for the nursery.
 TEST_F(JanusTest, ExceptionsBecomeCodes) {
   start(2);
   EXPECT_EQ(run([] { throw std::runtime_error("boom"); }), JANUS_INTERNAL);

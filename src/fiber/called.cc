@@ -1,7 +1,7 @@
-// What metered code calls instead of inlining it (ROTA_METERED in context.h).
+// Functions that metered code calls instead of inlining them (ROTA_METERED in context.h).
 //
 // Each function is the inlined path of its header, compiled here, where no tick is inserted: between reading
-// current_worker() and the last use of it nothing can move the task to another worker.
+// current_worker() and its last use nothing can move the task to another thread worker.
 #include "rota/fiber/nursery.h"
 #include "rota/fiber/task.h"
 
@@ -16,7 +16,7 @@ void tick_called(std::uint32_t ops) {
 void open_called(NurseryCore* core) { open_nursery(core); }
 
 void* allocate_called(std::size_t bytes) {
-  Worker* worker = current_worker();
+  ThreadWorker* worker = current_worker();
   if (worker == nullptr) throw_outside_runtime("spawn()");
   const std::uint8_t size_class = size_class_of(bytes);
   if (!ROTA_ASAN && size_class != kHugeClass) {
@@ -29,12 +29,12 @@ void* allocate_called(std::size_t bytes) {
   return allocate_slow(worker, size_class, bytes);
 }
 
-Result<void> start_called(NurseryCore* core, Record* record, const Grant* grant) {
-  return start_record<Record>(current_worker(), core, record, grant).error;
+Result<void> start_called(NurseryCore* core, TaskRecord* record, const Grant* grant) {
+  return start_record<TaskRecord>(current_worker(), core, record, grant).error;
 }
 
-void join_called(Record* record) { join(record); }
+void join_called(TaskRecord* record) { join(record); }
 
-void free_called(Record* record) { free_record(current_worker(), record); }
+void free_called(TaskRecord* record) { free_record(current_worker(), record); }
 
 }  // namespace rota::fiber::detail

@@ -17,7 +17,7 @@ namespace {
 
 std::size_t this_thread() { return std::hash<std::thread::id>{}(std::this_thread::get_id()); }
 
-// Runs the token's callbacks one by one; one that was taken back meanwhile is not run.
+// Runs the token's callbacks one at a time; one that was removed meanwhile is not run.
 void run_callbacks(const std::shared_ptr<TokenState>& token) {
   for (;;) {
     std::function<void()> call;
@@ -31,7 +31,7 @@ void run_callbacks(const std::shared_ptr<TokenState>& token) {
     }
     try {
       call();
-    } catch (...) {  // A callback has nobody to report to; one that throws must not keep the others from running.
+    } catch (...) {  // A callback cannot report an exception to anybody, and must not prevent the others from running.
     }
     call = nullptr;
     sync::MutexLock lock(token->mutex);
@@ -43,7 +43,7 @@ void run_callbacks(const std::shared_ptr<TokenState>& token) {
 }  // namespace
 
 bool cancel_token(const std::shared_ptr<TokenState>& first, CancelReason reason) {
-  // A list rather than recursion: chains of tokens are as long as the user makes them.
+  // A list instead of recursion: chains of tokens may have any length.
   std::vector<std::shared_ptr<TokenState>> pending{first};
   bool won = false;
   for (std::size_t i = 0; i < pending.size(); ++i) {
@@ -102,7 +102,7 @@ bool CancelToken::off_cancel(std::uint64_t id) {
     callbacks.erase(found);
     return true;
   }
-  // From inside the callback itself there is nothing to wait for.
+  // A callback that removes itself must not wait for its own end.
   while (id != 0 && state_->running_id == id && state_->running_thread != this_thread()) {
     state_->idle.wait(state_->mutex);
   }
@@ -114,7 +114,7 @@ void CancelToken::link(const CancelToken& parent) {
     sync::MutexLock lock(parent.state_->mutex);
     if (parent.state_->reason.load(std::memory_order_relaxed) == CancelReason::kNone) {
       auto& children = parent.state_->children;
-      // Amortised: forgets tokens that are gone whenever the list would grow.
+      // Amortised: removes expired tokens whenever the list would grow.
       if (children.size() == children.capacity()) {
         std::erase_if(children, [](const std::weak_ptr<TokenState>& child) { return child.expired(); });
       }
@@ -132,9 +132,9 @@ Result<void> CancelToken::check() const {
 }
 
 CancelToken current_token() {
-  Worker* worker = current_worker();
+  ThreadWorker* worker = current_worker();
   if (worker == nullptr) throw_outside_runtime("current_token()");
-  Record* task = worker->fiber->task;
+  TaskRecord* task = worker->fiber->task;
   if (!task->has_entry()) register_task(task, worker->fiber);
   NurseryExtras* extras = extras_of(task->nursery);
   std::shared_ptr<TokenState> token;
@@ -144,13 +144,13 @@ CancelToken current_token() {
     if (entry.token == nullptr) entry.token = std::make_shared<TokenState>();
     token = entry.token;
   }
-  // Registered first, asked then: a cancellation in between is seen by one of the two.
+  // Registered first, checked then: one of the two sees a cancellation in between.
   if (scope_cancelled(worker, task->nursery, task)) cancel_token(token, current_cancel_reason());
   return CancelToken(std::move(token));
 }
 
 bool is_cancelled() {
-  Worker* worker = current_worker();
+  ThreadWorker* worker = current_worker();
   return worker != nullptr && cancelled_now(worker);
 }
 

@@ -1,4 +1,4 @@
-// Capability contexts: who may do what, and how much of it is in use (F-14).
+// Capability contexts: what a task may do, and how much of it is in use (F-14).
 #include "rota/fiber/capability.h"
 
 #include <mutex>
@@ -12,8 +12,8 @@ namespace rota::fiber::detail {
 
 namespace {
 
-// Calls take(context) for the context and all it came from, from the inside out, each under its lock; if one refuses,
-// undoes those before it with undo(context).
+// Calls take(context) for the context and all contexts it came from, from the inside out, each under its lock; if one
+// refuses, undoes the earlier ones with undo(context).
 template <class Take, class Undo>
 bool take_along(CapContext* caps, const Take& take, const Undo& undo) {
   for (CapContext* at = caps; at != nullptr; at = at->giver) {
@@ -48,13 +48,13 @@ Error denied(std::string_view capability, std::string_view why) {
 }  // namespace
 
 CapContext* add_reference(CapContext* caps) {
-  // Relaxed: the caller has a reference, or is the one who runs the task that has.
+  // Relaxed: the caller has a reference, or runs the task that has one.
   if (caps != nullptr) caps->references.fetch_add(1, std::memory_order_relaxed);
   return caps;
 }
 
 void drop_reference(CapContext* caps) {
-  // A loop, not recursion: a chain of givers is as long as the user makes it. acq_rel, partner: the other drops.
+  // A loop instead of recursion: a chain of givers may have any length. acq_rel, partner: the other drops.
   while (caps != nullptr && caps->references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
     CapContext* giver = caps->giver;
     delete caps;
@@ -63,7 +63,7 @@ void drop_reference(CapContext* caps) {
 }
 
 CapContext* no_rights() {
-  static auto* nothing = new CapContext;  // Has a reference of its own for ever.
+  static auto* nothing = new CapContext;  // Its own reference is never dropped.
   return nothing;
 }
 
@@ -117,8 +117,8 @@ void uncount_drawn(CapContext* caps, const Reserve& amount) {
 }
 
 void ChannelPermit::acquire(std::size_t capacity) {
-  Worker* worker = current_worker();
-  Record* task = worker->fiber->task;
+  ThreadWorker* worker = current_worker();
+  TaskRecord* task = worker->fiber->task;
   if (task == nullptr || is_inline(task->meter)) return;
   CapContext* caps = meter_of(task->meter)->caps;
   if (caps == nullptr) return;

@@ -83,7 +83,7 @@ TEST(Capability, SpawnIsLimited) {
   });
 }
 
-// Contract: F-14, F-16. The right to spawn is no budget for it.
+// Contract: F-14, F-16. The capability to spawn does not include a budget for it.
 TEST(Capability, SpawningNeedsBudgetAsWell) {
   Runtime runtime(sovereign());
   runtime.run(
@@ -137,7 +137,7 @@ TEST(Capability, NeverWiderThanTheGivers) {
   });
 }
 
-// Contract: F-14. Children that share a right do not have it twice: 3 tasks are 3 tasks, whoever spawns them.
+// Contract: F-14. Children that share a capability share its limit: at most 3 tasks, whichever of them spawns.
 TEST(Capability, PassedOnRightsCountAgainstTheGivers) {
   Runtime runtime(sovereign());
   const Capabilities mine{.spawn = CapSpawn{.max_tasks = 3}, .channel = CapChannel{10, 2}};

@@ -12,9 +12,9 @@ namespace {
 
 using AttemptFunction = Attempt (*)(ChannelCore*, void*, Woken&);
 
-// Tries under the lock. kWait: the lock is still held; otherwise it is released, and those who were woken are queued.
+// Tries under the lock. kWait: the lock is still held; otherwise it is released, and the woken fibers are scheduled.
 template <AttemptFunction kTry>
-[[gnu::always_inline]] inline Attempt try_once(const Worker* worker, ChannelCore* channel, void* value) {
+[[gnu::always_inline]] inline Attempt try_once(const ThreadWorker* worker, ChannelCore* channel, void* value) {
   Woken woken;
   Attempt attempt{};
   channel->lock.lock();
@@ -26,24 +26,24 @@ template <AttemptFunction kTry>
     schedule_all(woken);
     throw;
   }
-  if (attempt == Attempt::kWait) return attempt;  // Nobody was woken.
+  if (attempt == Attempt::kWait) return attempt;  // No fiber was woken.
   channel->lock.unlock();
   schedule_all(woken);
   return attempt;
 }
 
-// Spinning, before a wait: somebody on another worker may be about to make it needless, and a hand-over by a cache line
-// costs a hundredth of one by parking. Only when this worker has nothing else to run, and the other one can run at the
-// same time. It ends when the channel changes or after `spins` rounds, a few microseconds at most.
+// Spinning before a wait: a task on another thread worker may be about to make the wait unnecessary, and a hand-over by
+// a cache line costs a hundredth of one by parking. Only if this thread worker has nothing else to run, and the other
+// one can run at the same time. It ends when the channel changes or after `spins` rounds, a few microseconds at most.
 constexpr std::uint16_t kFewestSpins = 4;
 constexpr std::uint16_t kMostSpins = 256;
 
-bool may_spin(const Worker* worker, const ChannelCore* channel) {
+bool may_spin(const ThreadWorker* worker, const ChannelCore* channel) {
   return !worker->solo && (worker->hooks & kHookDeterministic) == 0 && channel->capacity > 0 && worker->handoff == 0 &&
          worker->deque.peek() == 0 && !worker->runtime->crowded;
 }
 
-// REQUIRES: the lock is held, which is released.
+// REQUIRES: the lock is held. Releases it.
 [[gnu::noinline]] void spin_for_change(ChannelCore* channel) {
   const std::uint32_t seen = channel->changes.load(std::memory_order_relaxed);
   const std::uint16_t spins = channel->spins.load(std::memory_order_relaxed);
@@ -66,8 +66,8 @@ ChannelStatus status_of(Attempt attempt) {
 template <AttemptFunction kTry>
 ChannelStatus operate(ChannelCore* channel, WaitQueue ChannelCore::* queue, void* value,
                       const std::chrono::nanoseconds* timeout, const char* what) {
-  ROTA_ASSERT(channel != nullptr, "a channel that was moved from");
-  Worker* worker = begin_operation(waiting_worker(what));
+  ROTA_ASSERT(channel != nullptr, "the channel was moved from");
+  ThreadWorker* worker = begin_operation(waiting_worker(what));
   Nanoseconds deadline = timeout == nullptr ? kNever : -1;
   bool spun = false;
   for (;;) {
@@ -98,8 +98,8 @@ ChannelStatus operate(ChannelCore* channel, WaitQueue ChannelCore::* queue, void
 
 template <AttemptFunction kTry>
 ChannelStatus operate_now(ChannelCore* channel, void* value) {
-  ROTA_ASSERT(channel != nullptr, "a channel that was moved from");
-  Worker* worker = current_worker();
+  ROTA_ASSERT(channel != nullptr, "the channel was moved from");
+  ThreadWorker* worker = current_worker();
   if (is_metered(worker) && charge_channel_op(worker) != ErrorCode::kOk) throw_cancelled();
   const Attempt attempt = try_once<kTry>(current_worker(), channel, value);
   if (attempt != Attempt::kWait) return status_of(attempt);
@@ -118,7 +118,7 @@ void share_channel(ChannelCore* channel) {
 
 void drop_channel(ChannelCore* channel) {
   if (channel == nullptr) return;
-  // acq_rel, partner: the other drops: the last one sees what all others did.
+  // acq_rel, partner: the other drops: the last one sees the effects of all others.
   if (channel->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   ROTA_ASSERT(channel->receivers.empty() && channel->senders.empty(),
               "the last handle of a channel was destroyed while a task waits at it");
@@ -137,7 +137,7 @@ ChannelStatus channel_try_receive(ChannelCore* channel, void* optional) {
 }
 
 bool channel_close(ChannelCore* channel) {
-  ROTA_ASSERT(channel != nullptr, "a channel that was moved from");
+  ROTA_ASSERT(channel != nullptr, "the channel was moved from");
   Woken woken;
   channel->lock.lock();
   const bool closed = attempt_close(channel, woken);

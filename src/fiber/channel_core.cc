@@ -9,7 +9,7 @@ namespace rota::fiber::detail {
 
 namespace {
 
-constexpr std::size_t kChunkBytes = 1024;  // About; at least one value, and no more than the channel has room for.
+constexpr std::size_t kChunkBytes = 1024;  // Approximate; at least one value, and at most the channel's capacity.
 
 }  // namespace
 
@@ -55,7 +55,7 @@ void ValueBuffer::free_chunk(Chunk* chunk) {
 void ValueBuffer::push(void* from) {
   if (tail_ == nullptr || tail_index_ == slots_) {
     Chunk* chunk = new_chunk();
-    // An empty chunk at the end is harmless if the move throws: tail_index_ says that nothing is in it.
+    // An empty chunk at the end is harmless if the move throws: tail_index_ says that it is empty.
     (tail_ == nullptr ? head_ : tail_->next) = chunk;
     tail_ = chunk;
     tail_index_ = 0;
@@ -81,7 +81,7 @@ void ValueBuffer::pop(void* optional) {
   ops_.emplace(optional, value);
   ops_.destroy(value);
   ++head_index_;
-  if (--size_ == 0 && head_ == tail_) head_index_ = tail_index_ = 0;  // From the start again, in the same cache line.
+  if (--size_ == 0 && head_ == tail_) head_index_ = tail_index_ = 0;  // Reuse the same cache line.
 }
 
 bool attempt_close(ChannelCore* channel, Woken& woken) {

@@ -1,16 +1,16 @@
-// The inside of a channel: its buffer, its queues, and what an operation does under the lock. Nothing here waits.
+// The implementation of a channel: its buffer, its queues, and the operations under the lock. Nothing here waits.
 //
-// Invariants, whenever the lock is free (a waiter that was claimed by another counts as gone):
+// Invariants whenever the lock is free (a waiter that another thread claimed counts as gone):
 //   (1) a receiver waits only while nothing is buffered and the channel is open;
 //   (2) a sender waits only while the buffer is full and the channel is open;
 //   (3) both wait only in a channel without room, and then all of them are cases of the same select.
-// So an operation that finds somebody on the other side hands its value over directly, and there is never a value that
-// a waiting receiver should have had.
+// Therefore an operation that finds a waiter on the other side passes its value directly, and no value is ever left in
+// the buffer while a receiver waits.
 //
-// A move that throws: the one who made the call gets the exception, and nothing has changed, except that a waiter that
-// was claimed for the hand-over is told to try again.
+// If a move throws, the caller gets the exception and nothing has changed, except that a waiter that was claimed for
+// the hand-over is told to try again.
 //
-// Thread safety: everything under `lock`, but `references`, `ops` and `capacity`.
+// Thread safety: everything under `lock`, except `references`, `ops` and `capacity`.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@
 
 namespace rota::fiber::detail {
 
-// A queue of values in chunks: it never moves a value that it holds. One empty chunk is kept, so that a channel in use
+// A queue of values in chunks; it never moves a stored value. One empty chunk is kept, so a channel in steady use
 // allocates nothing.
 class ValueBuffer {
  public:
@@ -32,9 +32,9 @@ class ValueBuffer {
   ValueBuffer& operator=(const ValueBuffer&) = delete;
 
   [[nodiscard]] std::size_t size() const { return size_; }
-  // Moves *from to the end. Throws what the move throws, or std::bad_alloc; nothing has changed then.
+  // Moves *from to the end. Throws the exceptions of the move, or std::bad_alloc, and then has no effect.
   void push(void* from);
-  // Moves the first value into the optional, and removes it. Throws likewise.
+  // Moves the first value into the optional and removes it. Throws likewise.
   void pop(void* optional);
 
  private:
@@ -49,14 +49,14 @@ class ValueBuffer {
   void free_chunk(Chunk* chunk);
 
   const ValueOps& ops_;
-  std::size_t slots_;       // Of a chunk.
+  std::size_t slots_;       // Per chunk.
   std::size_t alignment_;   // Of a chunk.
-  std::size_t first_slot_;  // Its offset in a chunk.
+  std::size_t first_slot_;  // Offset of the first slot in a chunk.
   Chunk* head_ = nullptr;
   Chunk* tail_ = nullptr;
   Chunk* spare_ = nullptr;
-  std::size_t head_index_ = 0;  // Of the first value, in head_.
-  std::size_t tail_index_ = 0;  // Of the first free slot, in tail_.
+  std::size_t head_index_ = 0;  // Index of the first value in head_.
+  std::size_t tail_index_ = 0;  // Index of the first free slot in tail_.
   std::size_t size_ = 0;
 };
 
@@ -66,18 +66,18 @@ struct ChannelCore {
   ChannelCore(const ValueOps& value_ops, std::size_t room)
       : permit(room), ops(value_ops), capacity(room), buffer(value_ops, room) {}
 
-  // In this order, so that a channel that is refused allocates nothing.
+  // In this order, so that a refused channel allocates nothing.
   ChannelPermit permit;
   const ValueOps& ops;
   const std::size_t capacity;
   sync::Atomic<std::uint32_t> references{1};
-  // What an operation writes begins here, in a cache line of its own.
+  // The members that an operation writes start here, on their own cache line.
   alignas(sync::kCacheLineBytes) BiasedLock lock{current_worker()};
-  // Counts operations. Written under the lock; read without it, relaxed, by those who spin for it to change: they take
-  // the lock before they believe anything.
+  // Counts operations. Written under the lock; read without it, relaxed, by spinning threads, which take the lock
+  // before they rely on it.
   sync::Atomic<std::uint32_t> changes{0};
   bool closed = false;
-  // How long to spin before a wait: longer after it paid, shorter after it did not. Relaxed: it is a guess.
+  // How long to spin before a wait: increased after success, decreased after failure. Relaxed: only an estimate.
   sync::Atomic<std::uint16_t> spins{64};
   WaitQueue receivers;
   WaitQueue senders;
@@ -86,8 +86,8 @@ struct ChannelCore {
   void changed() { changes.store(changes.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
 };
 
-// An operation as far as it goes without waiting. Those in `woken` are to be scheduled when the lock is released, also
-// if it throws. REQUIRES: the lock is held.
+// An operation as far as it is possible without waiting. The waiters in `woken` must be scheduled after the lock is
+// released, also if it throws. REQUIRES: the lock is held.
 inline Attempt attempt_send(ChannelCore* channel, void* value, Woken& woken) {
   if (channel->closed) return Attempt::kClosed;
   if (Waiter* receiver = channel->receivers.take(); receiver != nullptr) {
@@ -110,7 +110,7 @@ inline Attempt attempt_receive(ChannelCore* channel, void* optional, Woken& woke
   if (channel->buffer.size() > 0) {
     channel->buffer.pop(optional);
     channel->changed();
-    // There is room for a sender (2). One whose value cannot be moved tries again by itself, and gets the exception.
+    // There is room for a sender (2). If its value cannot be moved, it tries again itself and gets the exception.
     while (channel->buffer.size() < channel->capacity) {
       Waiter* sender = channel->senders.take();
       if (sender == nullptr) break;
@@ -136,7 +136,7 @@ inline Attempt attempt_receive(ChannelCore* channel, void* optional, Woken& woke
   return channel->closed ? Attempt::kClosed : Attempt::kWait;
 }
 
-// False if it was closed already.
+// False if the channel was already closed.
 bool attempt_close(ChannelCore* channel, Woken& woken);
 
 }  // namespace rota::fiber::detail

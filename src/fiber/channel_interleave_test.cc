@@ -11,8 +11,8 @@
 #include "fiber/wait_word.h"
 #include "interleave/interleave.h"
 
-thread_local constinit rota::fiber::detail::Worker* rota_fiber_worker = nullptr;
-extern "C" rota::fiber::detail::Worker* rota_fiber_worker_slow() noexcept { return nullptr; }
+thread_local constinit rota::fiber::detail::ThreadWorker* rota_fiber_worker = nullptr;
+extern "C" rota::fiber::detail::ThreadWorker* rota_fiber_worker_slow() noexcept { return nullptr; }
 
 namespace rota::fiber::detail {
 
@@ -94,7 +94,7 @@ void close(ChannelCore& channel) {
   channel.lock.unlock();
   schedule_woken(woken);
 }
-void end_waits(ChannelCore& channel) {  // Whoever is left goes home, so that the execution ends.
+void end_waits(ChannelCore& channel) {  // Ends the remaining waits, so that the execution ends.
   close(channel);
 }
 

@@ -1,4 +1,4 @@
-// What sends, receives and selects have in common.
+// Shared by send, receive and select.
 #pragma once
 
 #include "fiber/channel_core.h"
@@ -6,32 +6,32 @@
 
 namespace rota::fiber::detail {
 
-// While a channel is locked, metered code (a T's move) must neither yield nor stop: whoever ran next on this worker
-// would wait for the lock for ever.
+// While a channel is locked, metered code (T's move constructor) must neither yield nor stop: the next task on this
+// thread worker would wait for the lock forever.
 class HeldWhileLocked {
  public:
-  explicit HeldWhileLocked(const Worker* worker) {
+  explicit HeldWhileLocked(const ThreadWorker* worker) {
     if (!is_metered(worker)) [[likely]]
       return;
-    Record* task = worker->fiber->task;
-    if (task == nullptr || (task->flags & Record::kFlagHeld) != 0) return;
+    TaskRecord* task = worker->fiber->task;
+    if (task == nullptr || (task->flags & TaskRecord::kFlagHeld) != 0) return;
     task_ = task;
-    task_->flags |= Record::kFlagHeld;
+    task_->flags |= TaskRecord::kFlagHeld;
   }
   ~HeldWhileLocked() {
     if (task_ != nullptr) [[unlikely]]
-      task_->flags &= static_cast<std::uint8_t>(~Record::kFlagHeld);
+      task_->flags &= static_cast<std::uint8_t>(~TaskRecord::kFlagHeld);
   }
   HeldWhileLocked(const HeldWhileLocked&) = delete;
   HeldWhileLocked& operator=(const HeldWhileLocked&) = delete;
 
  private:
-  Record* task_ = nullptr;
+  TaskRecord* task_ = nullptr;
 };
 
-// Pays for an operation of the current task, and refuses it if the task is cancelled. Returns the worker, which may be
-// another one now. Throws Cancelled, BudgetExhausted.
-inline Worker* begin_operation(Worker* worker) {
+// Charges the current task for an operation, and refuses it if the task is cancelled. Returns the thread worker, which
+// may have changed. Throws Cancelled, BudgetExhausted.
+inline ThreadWorker* begin_operation(ThreadWorker* worker) {
   if (is_metered(worker)) [[unlikely]] {
     if (charge_channel_op(worker) != ErrorCode::kOk) throw_cancelled();
     worker = current_worker();

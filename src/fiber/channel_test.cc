@@ -240,7 +240,7 @@ TEST(Channel, ACancelledTaskStopsEvenIfItNeedNotWait) {
   });
 }
 
-// Contract: F-24. Every value arrives exactly once, whoever is cancelled or times out meanwhile.
+// Contract: F-24. Every value arrives exactly once, even if receivers are cancelled or time out meanwhile.
 TEST(Channel, NothingIsLostWhenWaitsEndEarly) {
   for (const std::size_t capacity : {0U, 1U, 4U}) {
     in_all_modes([capacity] {

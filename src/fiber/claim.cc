@@ -1,4 +1,4 @@
-// A fiber's claim, for those who end its wait. Apart from the worker, so that the checker links it as it is.
+// claim_wake() and cancel_wake(). A file of its own, so that the checker's tests can link it.
 #include "fiber/wait_word.h"
 
 namespace rota::fiber::detail {

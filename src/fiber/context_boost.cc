@@ -1,6 +1,7 @@
-// The switch of processors that we have none of our own for: Boost.Context's.
+// The stack switch for processors for which Rota has none of its own: Boost.Context's.
 //
-// Only after a jump is it known where the one who left goes on; so whoever arrives stores that for him, where he said.
+// Only after a jump is it known where the stack that was left can be continued; so the code that arrives stores that,
+// in the place that the leaving side named.
 #include "rota/fiber/detail/context.h"
 
 #if ROTA_BOOST_CONTEXT
@@ -31,7 +32,7 @@ void switch_stacks(void** save, void* load) noexcept { arrive(boost::context::de
 void* prepare_stack(void* top, EntryFunction entry) noexcept {
   const EntryFunction known = g_entry.exchange(entry, std::memory_order_relaxed);
   ROTA_ASSERT(known == nullptr || known == entry, "all stacks start in one function");
-  constexpr std::size_t kAtLeast = 4096;  // Boost asks for the size and does not look at it on any Unix.
+  constexpr std::size_t kAtLeast = 4096;  // Boost requires the size and does not use it on any Unix.
   return boost::context::detail::make_fcontext(top, kAtLeast, begin);
 }
 

@@ -1,5 +1,5 @@
-// The real deque under the interleaving checker: every item comes out exactly once, and whoever gets it sees what was
-// written before it was pushed. Contract: F-17.
+// The real deque under the interleaving checker: every item comes out exactly once, and the taker sees what was written
+// before it was pushed. Contract: F-17.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,9 +1,10 @@
-// Deterministic mode: one thread plays all workers, one step at a time, in an order drawn from the seed (F-28, F-29).
+// Deterministic mode: one thread acts as all thread workers, one step at a time, in an order drawn from the seed (F-28,
+// F-29).
 //
-// A step is: a virtual worker, drawn at random, does what a worker does next: its own deque, the shared queues, a
-// steal. Time is virtual: it stands still while anything can run, and jumps to the next timer when nothing can. When
-// there is no timer either, and nobody waits for a descriptor, nothing can ever run again: everything that waits is
-// reported, then cancelled, and run() throws. Descriptors are looked at when nothing can run, and every 64th step.
+// In a step a virtual thread worker, drawn at random, does what a thread worker does next: its own deque, the shared
+// queues, a steal. Time is virtual: it stands still while anything can run, and jumps to the next timer when nothing
+// can. If there is no timer either, and nobody waits for a descriptor, nothing can ever run again: all waits are
+// reported, then cancelled, and run() throws. Descriptors are polled when nothing can run, and at every 64th step.
 #include <algorithm>
 #include <mutex>
 #include <sstream>
@@ -22,19 +23,19 @@ bool awaited_is_done(const RuntimeCore& runtime) {
   return runtime.root.remote.load(std::memory_order_relaxed) == NurseryCore::kClosing;  // shutdown()
 }
 
-void become(RuntimeCore& runtime, Worker* from, std::uint32_t index) {
-  Worker* worker = runtime.workers[index].get();
+void become(RuntimeCore& runtime, ThreadWorker* from, std::uint32_t index) {
+  ThreadWorker* worker = runtime.workers[index].get();
   worker->fiber = from->fiber;
   rota_fiber_worker = worker;
 }
 
-// What virtual worker `index` would run next, or 0.
-Item step(RuntimeCore& runtime, Worker* worker) {
+// What virtual thread worker `index` would run next, or 0.
+Item step(RuntimeCore& runtime, ThreadWorker* worker) {
   if (Item item = worker->handoff; item != 0) {
     worker->handoff = 0;
     return item;
   }
-  // Mostly the newest, sometimes the oldest: both orders occur in a real run.
+  // Usually the newest, sometimes the oldest: both orders occur in a real run.
   Item item = runtime.order.below(4) == 0 ? worker->deque.take_top<true>() : worker->deque.pop<true>();
   if (item != 0) return item;
   if (Fiber* injected = runtime.injected.exchange(nullptr, std::memory_order_acquire); injected != nullptr) {
@@ -48,7 +49,7 @@ Item step(RuntimeCore& runtime, Worker* worker) {
   {
     sync::MutexLock lock(runtime.global_mutex);
     if (!runtime.global.empty()) {
-      Record* record = runtime.global.front();
+      TaskRecord* record = runtime.global.front();
       runtime.global.pop_front();
       runtime.global_count.store(runtime.global.size(), std::memory_order_relaxed);
       return item_of(record);
@@ -68,12 +69,12 @@ Item step(RuntimeCore& runtime, Worker* worker) {
   return 0;
 }
 
-void report_nursery(std::ostringstream& out, NurseryCore* core, int depth) {
+void report_nursery(std::ostringstream& out, NurseryCore* core) {
   NurseryExtras* extras = core->extras.load(std::memory_order_acquire);
   if (extras == nullptr) return;
   for (const Entry& entry : extras->registry) {
     const Fiber* fiber = entry.fiber;
-    if (fiber->task != entry.task) continue;  // Below another task on the same stack; that one is reported.
+    if (fiber->task != entry.task) continue;  // Below another task on the same stack, which is reported.
     out << "\n  task " << entry.task->id << " waits for " << (fiber->waits_for == nullptr ? "?" : fiber->waits_for);
   }
   if (core->owner != nullptr && core->owner->claim.load() == kWaitingFirm && core->owner->scope == core) {
@@ -82,13 +83,13 @@ void report_nursery(std::ostringstream& out, NurseryCore* core, int depth) {
   }
   for (NurseryCore* nested = extras->first_nested; nested != nullptr;
        nested = nested->extras.load(std::memory_order_relaxed)->next_nested) {
-    report_nursery(out, nested, depth + 1);
+    report_nursery(out, nested);
   }
 }
 
 }  // namespace
 
-Item next_deterministic(Worker* worker) {
+Item next_deterministic(ThreadWorker* worker) {
   RuntimeCore& runtime = *worker->runtime;
   for (;;) {
     if (runtime.fault != nullptr) runtime.fault(worker, FaultPoint::kSearch);
@@ -113,7 +114,7 @@ Item next_deterministic(Worker* worker) {
       continue;
     }
     if (reactor.active()) {
-      // Only the outside can go on: a descriptor, or a thread that wakes a task.
+      // Only the outside can cause progress: a descriptor, or a thread that wakes a task.
       constexpr Nanoseconds kLookNs = 10'000'000;
       while (reactor.poll(kLookNs) == 0 && runtime.injected.load(std::memory_order_acquire) == nullptr) {
       }
@@ -121,8 +122,8 @@ Item next_deterministic(Worker* worker) {
     }
     ROTA_ASSERT(runtime.deadlock.empty(), "a deadlock that cancellation does not end: ", runtime.deadlock);
     std::ostringstream out;
-    out << "deadlock: nothing can ever run again";
-    report_nursery(out, &runtime.root, 0);
+    out << "deadlock: no task can ever run again";
+    report_nursery(out, &runtime.root);
     runtime.deadlock = out.str();
     cancel_nursery(&runtime.root, CancelReason::kExplicit);
   }

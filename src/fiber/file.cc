@@ -1,5 +1,5 @@
-// Files on helper threads. A use of the descriptor's slot is held over the whole call, so that a close() meanwhile does
-// not give its number away while a helper reads or writes.
+// Files on helper threads. A use of the descriptor's slot is held over the whole call, so a concurrent close() does not
+// release the number while a helper reads or writes.
 #include "rota/fiber/file.h"
 
 #include <fcntl.h>
@@ -21,9 +21,9 @@ using namespace detail;
 
 namespace {
 
-constexpr std::size_t kLargestTransfer = std::size_t{1} << 30;  // Linux moves at most 2 GiB in one call.
+constexpr std::size_t kLargestTransfer = std::size_t{1} << 30;  // Linux transfers at most 2 GiB per call.
 
-// Calls f() until it is not interrupted; a count, or -errno.
+// Calls f() until it is not interrupted; returns a count, or -errno.
 template <class F>
 std::int64_t uninterrupted(F&& f) {
   for (;;) {
@@ -55,13 +55,13 @@ std::int64_t write_fully(int fd, std::span<const std::byte> bytes, std::uint64_t
                       static_cast<off_t>(offset + done));
     });
     if (count < 0) return count;
-    if (count == 0) return -EIO;  // Never for a file; without this it would be a loop without end.
+    if (count == 0) return -EIO;  // Never happens for a file; prevents an endless loop.
     done += static_cast<std::size_t>(count);
   }
   return 0;
 }
 
-// Closes at the end of a scope, whatever happens.
+// Closes at the end of a scope, on every path.
 class Closing {
  public:
   explicit Closing(int fd) : fd_(fd) {}
@@ -71,7 +71,7 @@ class Closing {
   Closing(const Closing&) = delete;
   Closing& operator=(const Closing&) = delete;
   [[nodiscard]] int fd() const { return fd_; }
-  // close() now, with its error.
+  // Closes now and returns the error.
   int close() {
     const int fd = fd_;
     fd_ = -1;
@@ -82,12 +82,12 @@ class Closing {
   int fd_;
 };
 
-// The content by name, on a helper.
+// Reads the contents by name, on a helper.
 Result<std::string> read_now(const std::string& path, std::size_t limit) {
   const Closing file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.fd() < 0) return os_error(errno, "open " + path);
   std::string content;
-  // Not by its size: files of /proc have none, and one may grow meanwhile.
+  // Independent of the size: files of /proc have none, and a file may grow meanwhile.
   for (std::size_t step = 64 * 1024;; step = std::min(step * 2, kLargestTransfer)) {
     const std::size_t before = content.size();
     content.resize(before + std::min(step, limit + 1 - before));
@@ -103,16 +103,16 @@ Result<std::string> read_now(const std::string& path, std::size_t limit) {
   }
 }
 
-// A new file beside the old one, made durable, then renamed over it, and the name made durable.
+// Writes a new file beside the old one, syncs it, renames it over the old one, and syncs the folder.
 Result<void> write_now(const std::string& path, std::string_view content) {
   std::string temporary = path + ".XXXXXX";
   Closing file(::mkostemp(temporary.data(), O_CLOEXEC));
-  if (file.fd() < 0) return os_error(errno, "make a file beside " + path);
+  if (file.fd() < 0) return os_error(errno, "create a file beside " + path);
   const auto fail = [&](int error, const std::string& what) {
     ::unlink(temporary.c_str());
     return os_error(error, what);
   };
-  // The old file's mode, if there is one; mkostemp() gives 0600.
+  // The old file's mode, if there is one; mkostemp() sets 0600.
   struct stat old{};
   mode_t mode = 0644;
   if (::stat(path.c_str(), &old) == 0) mode = old.st_mode & 07777;
@@ -131,7 +131,7 @@ Result<void> write_now(const std::string& path, std::string_view content) {
 
 }  // namespace
 
-// f(fd) on a helper: a count or -errno, which becomes the result. The buffers are the caller's: it waits for the end.
+// Runs f(fd) on a helper; its count or -errno becomes the result. The buffers belong to the caller, which waits.
 template <class F>
 Result<std::int64_t> File::operate(const char* what, F&& f) {
   IoSlot* slot = descriptor_.slot_;
@@ -187,7 +187,7 @@ Result<void> File::sync(bool data_only) {
 }
 
 Result<std::uint64_t> File::size() {
-  ROTA_TRY_ASSIGN(const std::int64_t bytes, operate("ask the size of", [](int fd) -> std::int64_t {
+  ROTA_TRY_ASSIGN(const std::int64_t bytes, operate("get the size of", [](int fd) -> std::int64_t {
                     struct stat status{};
                     return ::fstat(fd, &status) == 0 ? static_cast<std::int64_t>(status.st_size) : -errno;
                   }));

@@ -1,4 +1,4 @@
-// Descriptors: trying, and waiting when it would block. The races are argued in io_slot.h, the polling in reactor.h.
+// Descriptors: attempts, and waits when they would block. io_slot.h argues the races, reactor.h the polling.
 #include "rota/fiber/io.h"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ using namespace detail;
 
 namespace {
 
-// A wait in progress, in the frame of the fiber that waits.
+// A wait in progress, in the frame of the waiting fiber.
 struct IoWait {
   IoWaiter waiter;
   IoSlot* slot;
@@ -32,8 +32,8 @@ struct IoWait {
   WakeTimer timer{};
 };
 
-// Runs when the fiber has left its stack. Nobody resumes it before this has returned.
-bool publish_wait(Worker* /*worker*/, void* argument) {
+// Runs after the fiber has left its stack. Nobody resumes it before this has returned.
+bool publish_wait(ThreadWorker* /*worker*/, void* argument) {
   auto* wait = static_cast<IoWait*>(argument);
   wait->published = true;
   if (wait->deadline != kNever) wait->timer.arm(wait->runtime, wait->waiter.fiber, wait->deadline);
@@ -41,16 +41,16 @@ bool publish_wait(Worker* /*worker*/, void* argument) {
   return true;
 }
 
-// Waits for the next edge after `seen`, unless it has come. Gives the caller's use of the slot back. kDone means that
-// it is worth trying again, also when the slot was closed. `error` is set if epoll does not take the descriptor.
+// Waits for the next edge after `seen`, unless it has come. Ends the caller's use of the slot. kDone means that another
+// attempt is useful, also if the slot was closed. `error` is set if epoll does not accept the descriptor.
 // REQUIRES: in a task; the caller has a use of the slot.
 [[gnu::noinline]] WakeReason wait_ready(IoSlot* slot, std::uint32_t generation, Direction direction, std::uint32_t seen,
                                         std::chrono::nanoseconds deadline, const char* what, int* error) {
-  Worker* worker = current_worker();
+  ThreadWorker* worker = current_worker();
   RuntimeCore* runtime = worker->runtime;
   Reactor* reactor = runtime->reactor.get();
   // Before the lock: linking the nursery may run callbacks of a cancellation, and one of them may close this slot.
-  if (Record* task = worker->fiber->task; !task->has_entry()) register_task(task, worker->fiber);
+  if (TaskRecord* task = worker->fiber->task; !task->has_entry()) register_task(task, worker->fiber);
   static_assert(std::chrono::nanoseconds::max().count() == kNever);
   IoWait wait{{worker->fiber}, slot, runtime, deadline.count()};
   IoQueue& queue = slot->waiting[static_cast<std::size_t>(direction)];
@@ -66,11 +66,11 @@ bool publish_wait(Worker* /*worker*/, void* argument) {
     return WakeReason::kDone;
   }
   queue.add(&wait.waiter);
-  end_use(slot);  // Whoever closes it now has to wait for the lock, and finds the waiter.
+  end_use(slot);  // A thread that closes it now must wait for the lock, and finds the waiter.
   const WakeReason reason = park(worker, publish_wait, &wait, true, what);
   wait.timer.disarm(runtime);  // It neither fires nor is firing any more.
   if (wait.published && reason != WakeReason::kDone) slot->lock.lock();
-  if (!wait.published || reason != WakeReason::kDone) {  // Not published: the lock is still this fiber's.
+  if (!wait.published || reason != WakeReason::kDone) {  // Not published: this fiber still has the lock.
     if (wait.waiter.queued) queue.remove(&wait.waiter);
     slot->lock.unlock();
   }
@@ -94,8 +94,8 @@ std::int64_t attempt_read(int fd, bool socket, void* argument) {
   return count >= 0 ? count : -errno;
 }
 
-// write() to something that is no socket. There is no flag against SIGPIPE, so the signal is held back while it may be
-// raised, and taken away if it was: it goes to the thread that writes.
+// write() to a descriptor that is not a socket. There is no flag against SIGPIPE, so the signal is blocked while it may
+// be raised, and consumed if it was: it is sent to the thread that writes.
 std::int64_t write_quietly(int fd, const std::byte* data, std::size_t size) {
   sigset_t pipe_signal;
   sigset_t before;
@@ -122,7 +122,7 @@ std::int64_t attempt_write(int fd, bool socket, void* argument) {
   return count >= 0 ? count : -errno;
 }
 
-// Readiness by the kernel's word: `argument` is POLLIN or POLLOUT.
+// Readiness as reported by poll(2): `argument` is POLLIN or POLLOUT.
 std::int64_t attempt_poll(int fd, bool /*socket*/, void* argument) {
   pollfd entry{fd, *static_cast<short*>(argument), 0};
   const int ready = ::poll(&entry, 1, 0);
@@ -130,7 +130,7 @@ std::int64_t attempt_poll(int fd, bool /*socket*/, void* argument) {
   return ready == 0 ? -EAGAIN : 0;
 }
 
-// An error on the way through several transfers says how far it got.
+// Adds to an error in a series of transfers how far it got.
 [[gnu::cold]] [[gnu::noinline]] Error after(Error&& error, std::size_t done) {
   return std::move(error).with("done_bytes", std::to_string(done));
 }
@@ -214,13 +214,13 @@ Result<std::size_t> Descriptor::operate(Direction direction, Deadline deadline, 
                                         void* argument) {
   if (const ErrorCode code = begin_operation(); code != ErrorCode::kOk) [[unlikely]]
     return code;
-  // The object itself is not looked at after a wait: what matters is in the slot.
+  // The object itself is not accessed after a wait: everything needed is in the slot.
   IoSlot* slot = slot_;
   const std::uint32_t generation = generation_;
   for (;;) {
     if (slot == nullptr || !begin_use(slot, generation)) [[unlikely]]
       return closed_error(what);
-    // Acquire, partner: wake_waiters(). Before the attempt, so that no edge after it is taken for seen.
+    // Acquire, partner: wake_waiters(). Before the attempt, so that no edge after it is missed.
     const std::uint32_t seen = slot->tick[static_cast<std::size_t>(direction)].load(std::memory_order_acquire);
     std::int64_t count = 0;
     do {
@@ -230,12 +230,12 @@ Result<std::size_t> Descriptor::operate(Direction direction, Deadline deadline, 
       end_use(slot);
       if (count < 0) [[unlikely]]
         return failure(slot, generation, static_cast<int>(-count), what);
-      // Something is always ready, perhaps: now and then the others get their turn.
-      if (Worker* worker = current_worker(); worker != nullptr && (++worker->tick & 63) == 0) [[unlikely]]
+      // The descriptor may always be ready: yield now and then.
+      if (ThreadWorker* worker = current_worker(); worker != nullptr && (++worker->tick & 63) == 0) [[unlikely]]
         yield_slow();
       return static_cast<std::size_t>(count);
     }
-    Worker* worker = current_worker();
+    ThreadWorker* worker = current_worker();
     if (worker == nullptr || worker->runtime->now() >= deadline.time().count()) [[unlikely]] {
       end_use(slot);
       return worker == nullptr ? outside_error(what) : deadline_error(what);
@@ -300,7 +300,7 @@ Result<void> Descriptor::wait_writable(Deadline deadline) {
 
 Result<Pipe> make_pipe() {
   int ends[2];
-  if (pipe2(ends, O_NONBLOCK | O_CLOEXEC) != 0) return os_error(errno, "make a pipe");
+  if (pipe2(ends, O_NONBLOCK | O_CLOEXEC) != 0) return os_error(errno, "create a pipe");
   Result<Descriptor> read_end = Descriptor::adopt(ends[0]);
   Result<Descriptor> write_end = Descriptor::adopt(ends[1]);
   if (!read_end.ok()) return std::move(read_end).take_error();

@@ -1,4 +1,4 @@
-// Addresses, and finding them by name.
+// Addresses and name resolution.
 #include <arpa/inet.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t kPathOffset = offsetof(sockaddr_un, sun_path);
 
-// The bytes of an address as the structure that they are.
+// The bytes of an address as the corresponding structure.
 template <class Sockaddr>
 Sockaddr as(const void* bytes) {
   Sockaddr address{};
@@ -31,7 +31,7 @@ Sockaddr as(const void* bytes) {
   return address;
 }
 
-// What getaddrinfo() says, as a Result.
+// The result of getaddrinfo() as a Result.
 Result<std::vector<Address>> look_up(const std::string& host, std::uint16_t port) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -90,9 +90,9 @@ Result<Address> Address::ip(std::string_view host, std::uint16_t port) {
 Result<Address> Address::unix_path(std::string_view path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  // A path needs room for the zero at its end.
+  // A path needs room for its terminating zero.
   if (path.empty() || path.size() >= sizeof address.sun_path) {
-    return Error{ErrorCode::kInvalidArgument, "a Unix socket's path has 1 to " +
+    return Error{ErrorCode::kInvalidArgument, "a Unix socket's path must have 1 to " +
                                                   std::to_string(sizeof address.sun_path - 1) + " bytes, not " +
                                                   std::to_string(path.size())};
   }

@@ -67,15 +67,15 @@ struct Relay {
 
   // Lets the other one run, and waits until it does the same.
   void pass() {
-    detail::Worker* worker = detail::current_worker();
+    detail::ThreadWorker* worker = detail::current_worker();
     lock.lock();
     detail::Fiber* other = std::exchange(waiting, worker->fiber);
     if (other != nullptr && detail::claim_wake(other, detail::WakeReason::kDone)) {
-      detail::schedule(worker->runtime, other);
+      detail::schedule(other);
     }
     detail::park(
         worker,
-        [](detail::Worker*, void* relay) {
+        [](detail::ThreadWorker*, void* relay) {
           static_cast<Relay*>(relay)->lock.unlock();
           return true;
         },
@@ -85,7 +85,7 @@ struct Relay {
     lock.lock();
     detail::Fiber* other = std::exchange(waiting, nullptr);
     lock.unlock();
-    if (other != nullptr) detail::wake(detail::current_worker()->runtime, other, detail::WakeReason::kDone);
+    if (other != nullptr) detail::wake(other, detail::WakeReason::kDone);
   }
 };
 

@@ -16,7 +16,7 @@ namespace rota::fiber::detail {
 
 namespace {
 
-// The process's slots. Chunks are made when needed and never freed: descriptors may outlive every runtime.
+// The slots of the process. Chunks are allocated on demand and never freed: descriptors may outlive every runtime.
 struct SlotTable {
   sync::Mutex mutex;
   IoSlot* free ROTA_GUARDED_BY(mutex) = nullptr;
@@ -25,15 +25,15 @@ struct SlotTable {
 };
 
 SlotTable& table() {
-  static auto* slots = new SlotTable;  // Never destroyed: static objects of the user's may hold descriptors.
+  static auto* slots = new SlotTable;  // Never destroyed: the user's static objects may hold descriptors.
   return *slots;
 }
 
-// Takes a slot apart when its last user has gone. The slot's memory may serve another descriptor at once.
+// Resets a slot after its last user has left. The slot may serve another descriptor at once.
 int finish_close(IoSlot* slot, std::uint64_t state) {
   const int fd = slot->fd;
   slot->fd = -1;
-  // Linux has released the number even when close() reports an error; EINTR, too.
+  // Linux releases the number even if close() reports an error, also for EINTR.
   const int error = fd >= 0 && ::close(fd) != 0 && errno != EINTR ? errno : 0;
   slot->state.store((((state >> 32) + 1) << 32) | IoSlot::kClosed, std::memory_order_release);
   SlotTable& slots = table();
@@ -43,13 +43,13 @@ int finish_close(IoSlot* slot, std::uint64_t state) {
   return error;
 }
 
-// Takes all waiters of one direction out; those whose wake-up is this caller's are put in front of `woken`.
+// Removes all waiters of one direction; those that this caller could claim are put in front of `woken`.
 IoWaiter* take_waiters(IoQueue& queue, IoWaiter* woken) {
   for (IoWaiter* waiter = queue.first; waiter != nullptr;) {
     IoWaiter* next = waiter->next;
     waiter->queued = false;
-    // One that was cancelled or has timed out is on its way already. Else nobody resumes it before it is scheduled, so
-    // its frame stays.
+    // One that was cancelled or timed out is already on its way. Otherwise nobody resumes it before it is scheduled, so
+    // its frame stays valid.
     if (claim_wake(waiter->fiber, WakeReason::kDone)) {
       waiter->next = woken;
       woken = waiter;
@@ -60,17 +60,17 @@ IoWaiter* take_waiters(IoQueue& queue, IoWaiter* woken) {
   return woken;
 }
 
-std::uint32_t schedule_all(RuntimeCore* runtime, IoWaiter* woken) {
+std::uint32_t schedule_all(IoWaiter* woken) {
   std::uint32_t count = 0;
   for (; woken != nullptr; ++count) {
     IoWaiter* next = woken->next;  // The frame may be gone once it is scheduled.
-    schedule(runtime, woken->fiber);
+    schedule(woken->fiber);
     woken = next;
   }
   return count;
 }
 
-// Marks the slot closed and keeps a use of it, so that the descriptor stays until the caller's end_use().
+// Marks the slot closed and takes a use of it, so that the descriptor stays open until the caller's end_use().
 bool begin_close(IoSlot* slot, std::uint32_t generation) {
   std::uint64_t state = slot->state.load(std::memory_order_relaxed);
   do {
@@ -80,15 +80,14 @@ bool begin_close(IoSlot* slot, std::uint32_t generation) {
   return true;
 }
 
-// Nobody waits for it any more, and no epoll knows it. REQUIRES: begin_close().
+// Wakes all waiters and removes the slot from its epoll. REQUIRES: begin_close().
 void detach(IoSlot* slot) {
   slot->lock.lock();
-  RuntimeCore* runtime = slot->reactor == nullptr ? nullptr : slot->reactor->runtime();
   IoWaiter* woken = take_waiters(slot->waiting[0], nullptr);
   woken = take_waiters(slot->waiting[1], woken);
   if (slot->reactor != nullptr) slot->reactor->unwatch(slot);
   slot->lock.unlock();
-  schedule_all(runtime, woken);  // Waiters have a reactor.
+  schedule_all(woken);
 }
 
 }  // namespace
@@ -152,7 +151,7 @@ bool begin_use(IoSlot* slot, std::uint32_t generation) {
 }
 
 int end_use(IoSlot* slot) {
-  // acq_rel: the last one out has what all others did behind it.
+  // acq_rel: the last user sees the effects of all others.
   const std::uint64_t before = slot->state.fetch_sub(1, std::memory_order_acq_rel);
   if ((before & (IoSlot::kClosed | IoSlot::kUsers)) != (IoSlot::kClosed | 1)) [[likely]]
     return 0;
@@ -174,9 +173,9 @@ int release_slot(IoSlot* slot, std::uint32_t generation) {
   return fd;
 }
 
-std::uint32_t wake_waiters(RuntimeCore* runtime, IoSlot* slot, std::uint32_t generation, bool readable, bool writable) {
+std::uint32_t wake_waiters(IoSlot* slot, std::uint32_t generation, bool readable, bool writable) {
   slot->lock.lock();
-  if (!slot->is(generation)) {  // Closed since the event was reported; whoever closed it woke the waiters.
+  if (!slot->is(generation)) {  // Closed since the event was reported; close woke the waiters.
     slot->lock.unlock();
     return 0;
   }
@@ -184,12 +183,13 @@ std::uint32_t wake_waiters(RuntimeCore* runtime, IoSlot* slot, std::uint32_t gen
   for (const Direction direction : {Direction::kRead, Direction::kWrite}) {
     if (!(direction == Direction::kRead ? readable : writable)) continue;
     const auto i = static_cast<std::size_t>(direction);
-    // Release, partner: the acquire before a system call: who has seen this edge counted sees what it announced.
+    // Release, partner: the acquire before a system call: a thread that sees this edge counted sees the data it
+    // announced.
     slot->tick[i].fetch_add(1, std::memory_order_release);
     woken = take_waiters(slot->waiting[i], woken);
   }
   slot->lock.unlock();
-  return schedule_all(runtime, woken);
+  return schedule_all(woken);
 }
 
 void forget_reactor(const Reactor* reactor) {

@@ -1,29 +1,29 @@
-// One record for each descriptor that this process gave to the runtime: who is in a system call on it, who waits for
-// it.
+// One IoSlot per descriptor that the runtime manages: which threads are in a system call on it, and who waits for it.
 //
-// Three races end here.
+// It solves three races.
 //
-// A number that is used again. The kernel gives a closed descriptor's number to the next open. A fiber that has read
-// the number but not yet made its system call would then read from a stranger's file. So every system call is made
-// between begin_use() and end_use(), close marks the slot closed, and the last user out calls ::close(): the number
-// cannot be given away while anybody is about to use it. A fiber that is parked is no user; it must begin_use() again
-// when it wakes, and then finds out.
+// Reuse of a number. The kernel gives the number of a closed descriptor to the next open. A fiber that has read the
+// number but not yet made its system call would then access another file. Therefore every system call is made between
+// begin_use() and end_use(), close marks the slot closed, and the last user calls ::close(): the number cannot be
+// reused while somebody is about to use it. A parked fiber is not a user; it must call begin_use() again when it
+// resumes, which tells it about the close.
 //
-// A slot that is used again. Slots are never freed, so a stale handle or a stale event finds a slot, and the generation
-// in `state`, which changes at each close, tells it that this is not its descriptor any more. (A handle would have to
-// sleep through 2^32 closes of the same slot to be fooled; an event, between two lines of Reactor::poll().)
+// Reuse of a slot. Slots are never freed, so a stale handle or a stale event finds a slot; the generation in `state`,
+// which changes at each close, tells it that this is not its descriptor any more. (A handle would have to miss 2^32
+// closes of the same slot to be wrong; an event, between two lines of Reactor::poll().)
 //
 // Readiness, timeout, cancellation and close at once. A waiter queues itself under `lock` and parks with the lock held;
-// it is visible when the lock is released. Whoever ends the wait holds the lock (readiness, close), or the right to the
-// fiber alone (timeout, cancellation: claim_wake() and cancel_wake() let exactly one win). Readiness and close take the
-// waiter out of the queue; one that was woken otherwise takes itself out, under the lock, before its frame goes. So
-// nobody finds a waiter that is gone.
+// it is visible when the lock is released. The thread that ends the wait holds the lock (readiness, close), or has only
+// claimed the fiber (timeout, cancellation: claim_wake() and cancel_wake() let exactly one succeed). Readiness and
+// close remove the waiter from the queue; a waiter that was woken otherwise removes itself, under the lock, before its
+// frame ends. So nobody finds a waiter that is gone.
 //
-// Why readiness is not missed, with an epoll that reports edges: the waiter reads `tick` before its system call, and
-// under the lock, when it queues itself, compares it. What became ready after the system call said EAGAIN is an edge
-// that either has been counted (the tick differs: try again) or is counted later (and finds the waiter queued).
+// Why readiness is not missed, with an edge-triggered epoll: the waiter reads `tick` before its system call, and
+// compares it under the lock when it queues itself. If the descriptor became ready after the system call returned
+// EAGAIN, that edge has either been counted (the tick differs: try again) or will be counted later (and finds the
+// waiter queued).
 //
-// Thread safety: all functions, from any thread. They are the only ones to touch a slot.
+// Thread safety: all functions, from any thread. Only they access a slot.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ class Reactor;
 
 enum class Direction : std::uint8_t { kRead, kWrite };
 
-// Lives in the frame of a fiber that waits.
+// Lives in the frame of a waiting fiber.
 struct IoWaiter {
   Fiber* fiber = nullptr;
   IoWaiter* next = nullptr;
@@ -61,9 +61,9 @@ struct alignas(sync::kCacheLineBytes) IoSlot {
   int fd = -1;                                // Constant between begin_use() and end_use().
   std::uint32_t index = 0;                    // Constant.
   SpinLock lock;                              // For `reactor`, `waiting` and changes of `tick`.
-  bool socket = false;                        // Constant as fd is.
-  sync::Atomic<std::uint32_t> tick[2]{0, 0};  // Edges seen, by Direction.
-  Reactor* reactor = nullptr;                 // Whose epoll knows the descriptor, or null.
+  bool socket = false;                        // Constant while fd is.
+  sync::Atomic<std::uint32_t> tick[2]{0, 0};  // Number of edges, by Direction.
+  Reactor* reactor = nullptr;                 // The reactor whose epoll has the descriptor, or null.
   IoQueue waiting[2];                         // By Direction.
   IoSlot* next_free = nullptr;                // Under the table's lock.
 
@@ -77,12 +77,12 @@ struct alignas(sync::kCacheLineBytes) IoSlot {
 };
 static_assert(sizeof(IoSlot) == sync::kCacheLineBytes);
 
-// A slot for `fd`, or null if there are kMaxSlots descriptors already.
+// A slot for `fd`, or null if kMaxSlots descriptors exist.
 inline constexpr std::uint32_t kSlotsInChunk = 256;
 inline constexpr std::uint32_t kMaxChunks = 16384;
 inline constexpr std::uint32_t kMaxSlots = kSlotsInChunk * kMaxChunks;
 IoSlot* take_slot(int fd, bool socket);
-// REQUIRES: an index that take_slot() gave out.
+// REQUIRES: an index that take_slot() returned.
 IoSlot* slot_at(std::uint32_t index);
 
 // False if the descriptor of that generation is closed.
@@ -90,16 +90,16 @@ IoSlot* slot_at(std::uint32_t index);
 // The last use of a closed descriptor closes it. Returns the errno of that, or 0.
 int end_use(IoSlot* slot);
 
-// Wakes all who wait, takes the descriptor out of its epoll, and closes it as soon as no system call uses it. Returns
-// the errno of ::close(), 0, or -1 if it was closed already.
+// Wakes all waiters, removes the descriptor from its epoll, and closes it as soon as no system call uses it. Returns
+// the errno of ::close(), 0, or -1 if it was already closed.
 int close_slot(IoSlot* slot, std::uint32_t generation);
-// The same, but the descriptor stays open: returns it, or -1 if it was closed already. REQUIRES: nobody else uses it.
+// The same, but the descriptor stays open: returns it, or -1 if it was already closed. REQUIRES: nobody else uses it.
 int release_slot(IoSlot* slot, std::uint32_t generation);
 
-// `directions` are ready: counts the edge and wakes who waits. Returns how many were woken.
-std::uint32_t wake_waiters(RuntimeCore* runtime, IoSlot* slot, std::uint32_t generation, bool readable, bool writable);
+// `directions` are ready: counts the edge and wakes the waiters. Returns the number of woken fibers.
+std::uint32_t wake_waiters(IoSlot* slot, std::uint32_t generation, bool readable, bool writable);
 
-// A reactor goes away with its runtime: no slot may remember it.
+// A reactor is destroyed with its runtime: removes it from all slots.
 void forget_reactor(const Reactor* reactor);
 
 }  // namespace rota::fiber::detail

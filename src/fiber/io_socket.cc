@@ -37,18 +37,18 @@ Address name_of(IoSlot* slot, std::uint32_t generation, NameFunction function) {
   return named == 0 ? Address::native(&storage, std::min<std::size_t>(size, sizeof storage)) : Address{};
 }
 
-// connect(2), begun once and then asked about.
+// connect(2), started once and then queried.
 struct Connect {
   const Address* address;
   bool begun = false;
-  int error = 0;  // How it ended. EAGAIN: a Unix listener's backlog is full.
+  int error = 0;  // The result. EAGAIN: a Unix listener's backlog is full.
 };
 
 std::int64_t attempt_connect(int fd, bool /*socket*/, void* argument) {
   auto* connect = static_cast<Connect*>(argument);
   if (!connect->begun) {
     connect->error = ::connect(fd, pointer(*connect->address), length(*connect->address)) == 0 ? 0 : errno;
-    // Interrupted, it goes on by itself, like one that has only begun.
+    // An interrupted connect continues, like one that is in progress.
     connect->begun = connect->error == EINPROGRESS || connect->error == EINTR;
     return connect->begun ? -EAGAIN : 0;
   }
@@ -71,7 +71,7 @@ std::int64_t attempt_accept(int fd, bool /*socket*/, void* argument) {
       static_cast<Accept*>(argument)->fd = accepted;
       return 0;
     }
-    if (errno != ECONNABORTED) return -errno;  // That one went away while it waited; the next, please.
+    if (errno != ECONNABORTED) return -errno;  // That peer left while it waited; take the next one.
   }
 }
 
@@ -95,7 +95,7 @@ Result<Descriptor> Stream::connect_to(const Address& address, Deadline deadline)
     }
     if (connect.error == 0) return Descriptor(std::move(stream));
     if (connect.error != EAGAIN) return os_error(connect.error, what);
-    // There is no event for a Unix listener's backlog that has room again: it takes time, in small portions.
+    // There is no event for room in a Unix listener's backlog, so this polls with short sleeps.
     if (current_worker() == nullptr) return outside_error(what);
     if (now() >= deadline.time()) return deadline_error(what);
     ROTA_TRY(sleep_until(std::min(now() + pause, deadline.time())));
@@ -127,7 +127,7 @@ Result<TcpStream> TcpStream::connect(const Address& address, Deadline deadline) 
 
 Result<TcpStream> TcpStream::connect(std::string_view host, std::uint16_t port, Deadline deadline) {
   ROTA_TRY_ASSIGN(const std::vector<Address> addresses, resolve(host, port, deadline));
-  Result<TcpStream> stream = ErrorCode::kNotFound;  // resolve() finds one address at least.
+  Result<TcpStream> stream = ErrorCode::kNotFound;  // resolve() finds at least one address.
   for (const Address& address : addresses) {
     stream = connect(address, deadline);
     if (stream.ok() || stream.code() == ErrorCode::kCancelled || stream.code() == ErrorCode::kDeadlineExceeded) break;
@@ -151,7 +151,7 @@ Result<UnixStream> UnixStream::connect(std::string_view path, Deadline deadline)
 
 Result<std::pair<UnixStream, UnixStream>> UnixStream::pair() {
   int ends[2];
-  if (socketpair(AF_UNIX, kFlags, 0, ends) != 0) return os_error(errno, "make a pair of Unix sockets");
+  if (socketpair(AF_UNIX, kFlags, 0, ends) != 0) return os_error(errno, "create a pair of Unix sockets");
   Result<Descriptor> first = wrap(ends[0], true);
   Result<Descriptor> second = wrap(ends[1], true);
   if (!first.ok()) return std::move(first).take_failure();

@@ -24,7 +24,7 @@ using testing::until_blocked;
 
 constexpr std::size_t kWorkerCounts[] = {1, 2, 64};
 
-// Contract: F-26. What one task writes another reads, whoever comes first, with fewer and more workers than cores.
+// Contract: F-26. One task reads what another writes, in either order, with fewer and more thread workers than cores.
 TEST(Io, PipeCarriesBytesBetweenTasks) {
   for (const std::size_t workers : kWorkerCounts) {
     Runtime runtime({.worker_count = workers});
@@ -230,8 +230,8 @@ TEST(Io, NoDescriptorIsClosed) {
   });
 }
 
-// Contract: F-26. Whoever waits when a descriptor is closed gets Closed, also when its number is in use again at once,
-// and what arrives at the new descriptor of that number goes to the new one's reader.
+// Contract: F-26. A task that waits when a descriptor is closed gets Closed, even if the number is reused at once, and
+// data that arrives at the new descriptor of that number reaches the new descriptor's reader.
 TEST(Io, NumberUsedAgain) {
   Runtime runtime({.worker_count = 2});
   runtime.run([] {
@@ -308,7 +308,7 @@ TEST(Io, StressCloseAgainstEverything) {
   }
 }
 
-// Contract: F-26. Several tasks may read from one descriptor: each byte goes to one of them, and none waits in vain.
+// Contract: F-26. Several tasks may read from one descriptor: each byte reaches one of them, and all of them return.
 TEST(Io, SeveralReadersShareWhatArrives) {
   Runtime runtime({.worker_count = 2});
   runtime.run([] {
@@ -439,7 +439,7 @@ TEST(Io, DeterministicSeeds) {
   EXPECT_GT(hashes.size(), static_cast<std::size_t>(seeds) * 9 / 10);
 }
 
-// Contract: F-29. A task that waits for a descriptor is no deadlock: the outside may write to it.
+// Contract: F-29. A task that waits for a descriptor is not a deadlock: the outside may write to it.
 TEST(Io, DeterministicModeWaitsForTheOutside) {
   Pipe pipe = make_pipe().value();
   sync::Thread outside([&] { EXPECT_TRUE(pipe.write_end.write_all("x").ok()); });

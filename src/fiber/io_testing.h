@@ -1,4 +1,4 @@
-// What the tests of I/O share.
+// Shared by the tests of I/O.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 namespace rota::fiber::testing {
 
-// Runs so many rounds: ThreadSanitizer makes each some fifty times as slow.
+// The number of rounds; ThreadSanitizer makes each about fifty times as slow.
 constexpr int rounds(int usual) { return ROTA_TSAN ? (usual + 19) / 20 : usual; }
 
 inline std::span<const std::byte> bytes_of(std::string_view text) {
@@ -43,7 +43,7 @@ inline std::string read_to_end(Descriptor& from) {
   }
 }
 
-// Makes writes to it wait.
+// Fills the buffers, so that writes to it wait.
 inline std::size_t fill(Descriptor& to) {
   const std::string block(4096, 'x');
   std::size_t total = 0;
@@ -57,13 +57,13 @@ inline std::size_t fill(Descriptor& to) {
   }
 }
 
-// Lets others run until the task waits for something. It may be on the last instructions of its way there.
+// Lets other tasks run until the task waits, or is a few instructions away from it.
 template <class T>
 void until_blocked(const Task<T>& task) {
   while (task.state() != TaskState::kBlocked) yield();
 }
 
-// From outside: until all workers sleep.
+// Called from outside: returns when all thread workers sleep.
 inline void until_all_sleep(Runtime& runtime) {
   detail::RuntimeCore* core = runtime.core();
   while (detail::ParkingLot::sleepers(core->lot.word().load()) < core->worker_count) sched_yield();

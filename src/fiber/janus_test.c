@@ -49,7 +49,7 @@ static void* patient(void* argument) {
   return number(1);
 }
 
-/* The same asleep: a virtual clock goes on only when nothing else does. */
+/* The same, asleep: a virtual clock advances only when nothing can run. */
 static void* sleeper(void* argument) {
   (void)argument;
   int code;

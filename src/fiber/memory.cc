@@ -1,8 +1,8 @@
-// Where task records come from: per-worker free lists, refilled from and drained to one depot of the process.
+// The allocation of task records: a free list per thread worker, refilled from and drained to one depot of the process.
 //
-// The depot keeps its memory for the life of the process, so that a handle may outlive its runtime. A record freed on
-// another worker than it was made on stays there; beyond a bound half of the list moves to the depot, in one piece.
-// Under AddressSanitizer every record is a malloc of its own, so that a use after free is seen.
+// The depot keeps its memory for the life of the process, so a handle may outlive its runtime. A record freed on
+// another thread worker than it was allocated on stays there; beyond a bound half of the list moves to the depot at
+// once. Under AddressSanitizer every record is a separate malloc, so that a use after free is detected.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::uint32_t kBatch = 1024;
 constexpr std::size_t kChunkBytes = 256 * 1024;
-constexpr std::size_t kFirstChunkBytes = 16 * 1024;  // A short program touches no more than it uses.
+constexpr std::size_t kFirstChunkBytes = 16 * 1024;  // A short program touches only what it uses.
 
 struct Bundle {
   FreeSlot* first;
@@ -74,7 +74,7 @@ class Depot {
 
   SpinLock lock_;
   std::array<std::vector<Bundle>, kSizeClasses> bundles_;
-  std::array<std::size_t, kSizeClasses> chunk_bytes_{};  // Of the next one; 0: kFirstChunkBytes.
+  std::array<std::size_t, kSizeClasses> chunk_bytes_{};  // Size of the next chunk; 0: kFirstChunkBytes.
   std::vector<std::byte*> chunks_;                       // Reachable for leak checkers.
 };
 
@@ -85,11 +85,11 @@ Depot& depot() {
 
 }  // namespace
 
-Record* allocate_slow(Worker* worker, std::uint8_t size_class, std::size_t bytes) {
+TaskRecord* allocate_slow(ThreadWorker* worker, std::uint8_t size_class, std::size_t bytes) {
   if (ROTA_ASAN || size_class == kHugeClass) {
     void* memory = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
     if (memory == nullptr) throw std::bad_alloc();
-    return static_cast<Record*>(memory);
+    return static_cast<TaskRecord*>(memory);
   }
   std::uint32_t count = 0;
   FreeSlot* list = depot().take(size_class, &count);
@@ -99,10 +99,10 @@ Record* allocate_slow(Worker* worker, std::uint8_t size_class, std::size_t bytes
   } else if (count > 1) {
     depot().give(size_class, list->next, count - 1);
   }
-  return reinterpret_cast<Record*>(list);
+  return reinterpret_cast<TaskRecord*>(list);
 }
 
-void free_slow(Worker* /*worker*/, Record* record) {
+void free_slow(TaskRecord* record) {
   if (record->size_class == kFrameClass) return;
   if (ROTA_ASAN || record->size_class == kHugeClass) {
     std::free(record);
@@ -114,7 +114,7 @@ void free_slow(Worker* /*worker*/, Record* record) {
   depot().give(size_class, slot, 1);
 }
 
-void free_overflow(Worker* worker, std::uint8_t size_class) {
+void free_overflow(ThreadWorker* worker, std::uint8_t size_class) {
   FreeSlot* first = worker->free[size_class];
   FreeSlot* last = first;
   for (std::uint32_t i = 1; i < kBatch; ++i) last = last->next;
@@ -124,7 +124,7 @@ void free_overflow(Worker* worker, std::uint8_t size_class) {
   depot().give(size_class, first, kBatch);
 }
 
-void release_records(Worker* worker) {
+void release_records(ThreadWorker* worker) {
   for (std::uint8_t i = 0; i < kSizeClasses; ++i) {
     if (worker->free[i] != nullptr) depot().give(i, worker->free[i], worker->free_count[i]);
     worker->free[i] = nullptr;

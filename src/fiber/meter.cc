@@ -1,4 +1,4 @@
-// Charging: the slow half of charge.h. Intervals, exhaustion, and what a task's policy makes of it.
+// Charging: the slow paths of charge.h: intervals, exhaustion, and the task's policy for it.
 #include "rota/fiber/meter.h"
 
 #include <cxxabi.h>
@@ -16,8 +16,8 @@ namespace rota::fiber::detail {
 namespace {
 
 constexpr std::uint32_t kCredit = 61;  // Ops that a task gets on credit where it cannot wait.
-// Ops until a task that could not look up is asked again. A prime: the next one to ask shall not always be of the same
-// kind in a loop that does several things.
+// Ops until a task that could not yield is asked again. A prime, so that in a loop with several kinds of operations it
+// is not always the same kind that asks.
 constexpr std::uint32_t kSoon = 251;
 
 void credit(Meter* meter, const Reserve& amount) {
@@ -41,7 +41,7 @@ bool renews(const Meter* meter, Component component) {
 }
 
 // The budget lacks `missing`. kOk: it does not any more.
-ErrorCode exhaust(Worker* worker, Record* task, Meter* meter, const Reserve& missing, Component component,
+ErrorCode exhaust(ThreadWorker* worker, TaskRecord* task, Meter* meter, const Reserve& missing, Component component,
                   bool may_wait) {
   worker->counters.exhaustions.add(1);
   const ScopeMeter& scope = *meter->scope;
@@ -56,7 +56,7 @@ ErrorCode exhaust(Worker* worker, Record* task, Meter* meter, const Reserve& mis
   }
   if (component == Component::kMemory || component == Component::kSpawnCount || !may_wait) return refusal_of(first);
   if (scope.on_exhausted == OnExhausted::kCancel) {
-    task->flags |= Record::kFlagBudget;
+    task->flags |= TaskRecord::kFlagBudget;
     cancel_task(task, CancelReason::kExplicit);
     return ErrorCode::kCancelled;
   }
@@ -85,12 +85,13 @@ bool take_ops(Meter* meter, std::uint64_t ops, std::uint32_t interval) {
   return true;
 }
 
-// The exceptions that this thread has in flight or caught, as the C++ ABI lays them out.
+// The exceptions that this thread has in flight or caught, in the layout of the C++ ABI.
 struct ExceptionState {
   void* caught;
   unsigned int uncaught;
 };
-// Not inlined, and opaque: the library promises that the answer never changes, which a switch of threads breaks.
+// Not inlined, and opaque: the library declares that the result never changes, which is wrong after a switch of
+// threads.
 [[gnu::noinline]] ExceptionState* exception_state() {
   asm volatile("");
   return reinterpret_cast<ExceptionState*>(abi::__cxa_get_globals());
@@ -110,8 +111,9 @@ std::uint8_t renewable_parts(const Budget& budget) {
   return bits;
 }
 
-bool may_look_up(const Record* task) {
-  return (task->flags & Record::kFlagHeld) == 0 && task->state.load(std::memory_order_relaxed) == TaskState::kRunning;
+bool may_look_up(const TaskRecord* task) {
+  return (task->flags & TaskRecord::kFlagHeld) == 0 &&
+         task->state.load(std::memory_order_relaxed) == TaskState::kRunning;
 }
 
 void yield_anywhere() {
@@ -123,20 +125,20 @@ void yield_anywhere() {
   *error_number() = number;
 }
 
-Meter* new_meter(Worker* worker) {
+Meter* new_meter(ThreadWorker* worker) {
   static_assert(size_class_of(sizeof(Meter)) != kHugeClass);
   void* memory = worker == nullptr ? allocate_slow(nullptr, size_class_of(sizeof(Meter)), sizeof(Meter))
                                    : static_cast<void*>(allocate_record<Meter>(worker));
   return ::new (memory) Meter;
 }
 
-void free_meter(Worker* worker, Meter* meter) {
-  auto* slot = reinterpret_cast<Record*>(meter);
+void free_meter(ThreadWorker* worker, Meter* meter) {
+  auto* slot = reinterpret_cast<TaskRecord*>(meter);
   slot->size_class = size_class_of(sizeof(Meter));
   free_record(worker, slot);
 }
 
-Meter* open_meter(Worker* worker, Record* task) {
+Meter* open_meter(ThreadWorker* worker, TaskRecord* task) {
   const std::uint64_t word = task->meter;
   if (!is_inline(word)) return meter_of(word);
   const RootMeter& root = *worker->runtime->meter;
@@ -148,7 +150,7 @@ Meter* open_meter(Worker* worker, Record* task) {
   meter->left.ops -= root.fresh & (kFuelGuard - 1);
   meter->left.spawn_count = (word & ~kInlineMeter) >> 32;
   meter->renewable = renewable_parts(budget);
-  meter->plain = true;  // Opening a scope that says otherwise opens the meter first.
+  meter->plain = true;  // Opening a scope with other options opens the meter first.
   const bool drawn = draw_all(meter->scope->pool, budget, true);
   ROTA_ASSERT(drawn, "a plentiful pool ran dry");
   worker->inline_opened.add(1);
@@ -156,7 +158,7 @@ Meter* open_meter(Worker* worker, Record* task) {
   return meter;
 }
 
-ErrorCode pay(Worker* worker, Record* task, Component component, std::uint64_t amount, bool may_wait) {
+ErrorCode pay(ThreadWorker* worker, TaskRecord* task, Component component, std::uint64_t amount, bool may_wait) {
   Meter* meter = open_meter(worker, task);
   const std::uint32_t interval = worker->runtime->meter->interval;
   may_wait = may_wait && may_look_up(task);
@@ -177,7 +179,7 @@ ErrorCode pay(Worker* worker, Record* task, Component component, std::uint64_t a
     }
     const ErrorCode code = exhaust(worker, task, meter, missing, component, may_wait);
     if (code == ErrorCode::kBudgetExhausted && component == Component::kOps) {
-      // It cannot wait here, and an op cannot be refused: it goes on, on credit, and pays when it can.
+      // It cannot wait here, and an op cannot be refused: it continues on credit, and pays later.
       meter->debt = static_cast<std::uint32_t>(std::min<std::uint64_t>(ops + kCredit, UINT32_MAX / 2));
       meter->fuel = kCredit;
       return ErrorCode::kOk;
@@ -198,23 +200,23 @@ ErrorCode pay(Worker* worker, Record* task, Component component, std::uint64_t a
 }
 
 ErrorCode charge_slow(Component component, std::uint64_t amount) {
-  Worker* worker = current_worker();
-  Record* task = worker->fiber->task;
+  ThreadWorker* worker = current_worker();
+  TaskRecord* task = worker->fiber->task;
   return task == nullptr ? ErrorCode::kOk : pay(worker, task, component, amount, true);
 }
 
 void release_memory_slow(std::size_t bytes) {
-  Worker* worker = current_worker();
-  if (Record* task = worker->fiber->task; task != nullptr) open_meter(worker, task)->left.memory += bytes;
+  ThreadWorker* worker = current_worker();
+  if (TaskRecord* task = worker->fiber->task; task != nullptr) open_meter(worker, task)->left.memory += bytes;
 }
 
 void tick_slow(std::uint32_t ops) {
-  Worker* worker = current_worker();
-  Record* task = worker->fiber->task;
+  ThreadWorker* worker = current_worker();
+  TaskRecord* task = worker->fiber->task;
   ErrorCode code = pay(worker, task, Component::kOps, ops, true);
   if (code == ErrorCode::kOk && may_look_up(task) && cancelled_now(current_worker())) code = ErrorCode::kCancelled;
   if (code == ErrorCode::kOk) return;
-  if ((task->flags & Record::kFlagBudget) != 0) throw BudgetExhausted();
+  if ((task->flags & TaskRecord::kFlagBudget) != 0) throw BudgetExhausted();
   throw Cancelled(current_cancel_reason());
 }
 

@@ -1,4 +1,4 @@
-// What a task is given when it is spawned, what comes back when it ends, and the pools of nurseries.
+// What a task is granted when it is spawned, what returns when it ends, and the pools of nurseries.
 #include <pthread.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace rota::fiber::detail {
 
 namespace {
 
-// From this on in every component a root pool cannot run dry: 2^29 tasks with the largest default budget fit.
+// With this much of every component a root pool cannot run dry: 2^29 tasks with the largest default budget fit.
 constexpr std::uint64_t kNeverDry = std::uint64_t{1} << 61;
 constexpr std::size_t kLargestDefaultMemory = std::size_t{1} << 32;
 
@@ -20,8 +20,8 @@ bool gives_inline_meters(const ScopeMeter& scope, const RootMeter& root) {
   return root.fresh != 0 && scope.pool == &root.pool && scope.default_child == root.scope.default_child;
 }
 
-// Do children of plain nurseries that `task` opens now have inline meters?
-bool is_plain(const Record* task, const Meter* meter, const Fiber* fiber, const RootMeter& root) {
+// True if children of plain nurseries that `task` opens now have inline meters.
+bool is_plain(const TaskRecord* task, const Meter* meter, const Fiber* fiber, const RootMeter& root) {
   if (meter->caps != nullptr || !gives_inline_meters(*meter->scope, root)) return false;
   for (const NurseryCore* at = fiber->scope; at != nullptr && at->owner_task == task; at = at->outer) {
     const NurseryExtras* extras = at->extras.load(std::memory_order_acquire);
@@ -41,7 +41,7 @@ Budget asked_budget(const Grant* grant, const ScopeMeter& scope, CapContext* giv
   return giver == nullptr ? budget : min(budget, giver->rights.spawn->task_budget);
 }
 
-Meter* make_meter(Worker* worker, const ScopeMeter& scope, const Budget& asked, CapContext* caps) {
+Meter* make_meter(ThreadWorker* worker, const ScopeMeter& scope, const Budget& asked, CapContext* caps) {
   Meter* meter = new_meter(worker);
   meter->scope = &scope;
   meter->caps = caps;
@@ -83,17 +83,17 @@ const ScopeMeter& scope_meter(const NurseryCore* core, const RootMeter* root) {
   return root->scope;
 }
 
-Result<void> grant_meter(Worker* worker, NurseryCore* core, Record* record, const Grant* grant) {
+Result<void> grant_meter(ThreadWorker* worker, NurseryCore* core, TaskRecord* record, const Grant* grant) {
   RootMeter& root = *worker->runtime->meter;
   const NurseryExtras* extras = core->extras.load(std::memory_order_acquire);
   if (grant == nullptr && (extras == nullptr || extras->meter == nullptr) && charge_spawn_quickly(worker, core))
     return {};
-  Record* spawner = worker->fiber->task;
+  TaskRecord* spawner = worker->fiber->task;
   Meter* giver = is_inline(spawner->meter) ? nullptr : meter_of(spawner->meter);
   CapContext* rights = giver == nullptr ? nullptr : giver->caps;
   record->meter = 0;
   if (rights != nullptr && !rights->rights.spawn) {
-    return Error{ErrorCode::kCapabilityDenied, "CapSpawn is needed to spawn, and this task was not given it"}.with(
+    return Error{ErrorCode::kCapabilityDenied, "spawning needs CapSpawn, which this task does not have"}.with(
         "capability", "CapSpawn");
   }
   CapContext* child_rights = rights == nullptr ? nullptr : add_reference(no_rights());
@@ -103,7 +103,7 @@ Result<void> grant_meter(Worker* worker, NurseryCore* core, Record* record, cons
   }
   if (rights != nullptr && !count_task(rights)) {
     drop_reference(child_rights);
-    return Error{ErrorCode::kCapabilityDenied, "CapSpawn does not allow this task another one at the same time"}.with(
+    return Error{ErrorCode::kCapabilityDenied, "CapSpawn does not allow this task another child at the same time"}.with(
         "capability", "CapSpawn");
   }
   if (const ErrorCode code = pay(worker, spawner, Component::kSpawnCount, 1, false); code != ErrorCode::kOk) {
@@ -124,12 +124,12 @@ Result<void> grant_meter(Worker* worker, NurseryCore* core, Record* record, cons
   return {};
 }
 
-Result<void> grant_outside(RuntimeCore* runtime, Record* record, const Grant* grant) {
+Result<void> grant_outside(RuntimeCore* runtime, TaskRecord* record, const Grant* grant) {
   RootMeter& root = *runtime->meter;
-  if (const Worker* worker = current_worker(); is_metered(worker) && worker->fiber->task != nullptr) {
+  if (const ThreadWorker* worker = current_worker(); is_metered(worker) && worker->fiber->task != nullptr) {
     const std::uint64_t word = worker->fiber->task->meter;
     if (!is_inline(word) && meter_of(word)->caps != nullptr) {
-      return Error{ErrorCode::kCapabilityDenied, "a task with capabilities spawns in nurseries only"};
+      return Error{ErrorCode::kCapabilityDenied, "a task with capabilities can spawn only in nurseries"};
     }
   }
   if (grant == nullptr && root.caps == nullptr && !root.root_task && root.fresh != 0) {
@@ -147,7 +147,7 @@ Result<void> grant_outside(RuntimeCore* runtime, Record* record, const Grant* gr
   return {};
 }
 
-void settle_meter(Worker* worker, Record* record) {
+void settle_meter(ThreadWorker* worker, TaskRecord* record) {
   const std::uint64_t word = record->meter;
   if (is_inline(word)) return settle_quickly(worker, record);
   Meter* meter = meter_of(word);
@@ -165,12 +165,12 @@ void settle_meter(Worker* worker, Record* record) {
   free_meter(worker, meter);
 }
 
-void refuse_metered(Worker* worker) { worker->not_inline.add(1); }
+void refuse_metered(ThreadWorker* worker) { worker->not_inline.add(1); }
 
-void open_metered(Worker* worker, NurseryCore* core, const NurseryOptions& options) {
+void open_metered(ThreadWorker* worker, NurseryCore* core, const NurseryOptions& options) {
   if (!is_metered(worker)) return;
   RootMeter& root = *worker->runtime->meter;
-  Record* task = worker->fiber->task;
+  TaskRecord* task = worker->fiber->task;
   Meter* meter = open_meter(worker, task);
   const ScopeMeter& around = scope_meter(core, &root);
   auto made = std::make_unique<ScopeMeter>();
@@ -181,13 +181,13 @@ void open_metered(Worker* worker, NurseryCore* core, const NurseryOptions& optio
   if (options.pool) {
     if (meter->caps != nullptr && !count_drawn(meter->caps, *options.pool)) {
       throw_error(
-          Error{ErrorCode::kCapabilityDenied, "CapBudget is needed for a nursery's own pool, up to its limit"}.with(
+          Error{ErrorCode::kCapabilityDenied, "a nursery's own pool needs CapBudget, and is bounded by its limit"}.with(
               "capability", "CapBudget"));
     }
     if (!draw_all(around.pool, *options.pool, true)) {
       if (meter->caps != nullptr) uncount_drawn(meter->caps, *options.pool);
       throw_error(ErrorCode::kBudgetExhausted,
-                  "the pool around this nursery has not as much left as its own shall have");
+                  "the surrounding pool does not have as much left as this nursery's own pool needs");
     }
     made->own = std::make_unique<BudgetPool>(worker->runtime);
     made->own->parent = around.pool;
@@ -199,7 +199,7 @@ void open_metered(Worker* worker, NurseryCore* core, const NurseryOptions& optio
   meter->plain = is_plain(task, meter, worker->fiber, root);
 }
 
-void close_metered(Worker* worker, NurseryCore* core) {
+void close_metered(ThreadWorker* worker, NurseryCore* core) {
   NurseryExtras* extras = core->extras.load(std::memory_order_acquire);
   if (extras == nullptr || extras->meter == nullptr) return;
   const std::unique_ptr<ScopeMeter> scope(std::exchange(extras->meter, nullptr));
@@ -217,7 +217,7 @@ void close_metered(Worker* worker, NurseryCore* core) {
     give_back(pool->parent, pool->total, pool->rest);
   }
   if (!is_metered(worker)) return;
-  Record* task = worker->fiber->task;
+  TaskRecord* task = worker->fiber->task;
   if (task->meter != 0 && !is_inline(task->meter)) {
     Meter* meter = meter_of(task->meter);
     meter->plain = is_plain(task, meter, worker->fiber, *worker->runtime->meter);

@@ -1,4 +1,4 @@
-// Memory that is charged to the task that allocates it.
+// Allocations that are charged to the allocating task.
 #include <cstdio>
 
 #include "fiber/runtime_core.h"
@@ -35,15 +35,15 @@ bool MeteredResource::do_is_equal(const std::pmr::memory_resource& other) const 
 }
 
 MeterHold::MeterHold() {
-  Worker* worker = current_worker();
+  ThreadWorker* worker = current_worker();
   if (worker == nullptr || worker->fiber->task == nullptr) return;
-  if ((worker->fiber->task->flags & Record::kFlagHeld) != 0) return;  // Inside another one.
+  if ((worker->fiber->task->flags & TaskRecord::kFlagHeld) != 0) return;  // Inside another one.
   task_ = worker->fiber->task;
-  task_->flags |= Record::kFlagHeld;
+  task_->flags |= TaskRecord::kFlagHeld;
 }
 
 MeterHold::~MeterHold() {
-  if (task_ != nullptr) task_->flags &= static_cast<std::uint8_t>(~Record::kFlagHeld);
+  if (task_ != nullptr) task_->flags &= static_cast<std::uint8_t>(~TaskRecord::kFlagHeld);
 }
 
 }  // namespace rota::fiber

@@ -89,7 +89,7 @@ TEST(Meter, MemoryExhaustionIsABadAlloc) {
   EXPECT_EQ(code, ErrorCode::kMemoryBudgetExhausted);
 }
 
-// Contract: F-11. Out of ops, a task is BudgetExhausted and does not go on; its nursery recharges it, and it does.
+// Contract: F-11. Out of ops, a task is BudgetExhausted and stops; after its nursery recharges it, it continues.
 TEST(Meter, WaitsForItsNursery) {
   Runtime runtime(metered());
   runtime.run([] {
@@ -288,7 +288,7 @@ TEST(Meter, CancellationReachesTheExhausted) {
   });
 }
 
-// Contract: F-11. A nursery may have its exhausted tasks cancelled: the handle says why, the siblings go on.
+// Contract: F-11. A nursery may have its exhausted tasks cancelled: the handle says why, the siblings continue.
 TEST(Meter, PolicyCancel) {
   Runtime runtime(metered());
   runtime.run([] {

@@ -25,24 +25,24 @@ bool mark_cancelled(NurseryCore* core, CancelReason reason) {
   return true;
 }
 
-void wake_cancelled(RuntimeCore* runtime, Fiber* fiber) {
-  if (fiber != nullptr && cancel_wake(fiber)) schedule(runtime, fiber);
+void wake_cancelled(Fiber* fiber) {
+  if (fiber != nullptr && cancel_wake(fiber)) schedule(fiber);
 }
 
-void wake_registered(RuntimeCore* runtime, NurseryExtras* extras, Tokens& tokens) {
+void wake_registered(NurseryExtras* extras, Tokens& tokens) {
   const std::size_t count = extras->registry.size();
   for (std::size_t i = 0; i < count; ++i) {
     if (i + 4 < count) __builtin_prefetch(&extras->registry[i + 4].fiber->claim, 1);
     const Entry& entry = extras->registry[i];
-    wake_cancelled(runtime, entry.fiber);
+    wake_cancelled(entry.fiber);
     if (entry.token != nullptr) tokens.push_back(entry.token);
   }
 }
 
-// Cancels `top` and every linked nursery below it. Goes down with the locks of the path held, from the outside inwards,
-// and without recursion: depth is the user's.
-// REQUIRES: top's own lock held if it has extras; `only` limits the nurseries directly below `top` to that task's.
-void cancel_below(RuntimeCore* runtime, NurseryCore* top, const Record* only, Tokens& tokens) {
+// Cancels `top` and every linked nursery below it. Descends with the locks of the path held, from the outside inwards,
+// and without recursion, because the depth is up to the user. REQUIRES: top's own lock is held if it has extras; `only`
+// limits the nurseries directly below `top` to that task's.
+void cancel_below(NurseryCore* top, const TaskRecord* only, Tokens& tokens) {
   NurseryExtras* extras = top->extras.load(std::memory_order_acquire);
   if (extras == nullptr) return;
   NurseryCore* at = extras->first_nested;
@@ -63,8 +63,8 @@ void cancel_below(RuntimeCore* runtime, NurseryCore* top, const Record* only, To
       continue;
     }
     below->lock.lock();
-    wake_cancelled(runtime, at->owner);
-    wake_registered(runtime, below, tokens);
+    wake_cancelled(at->owner);
+    wake_registered(below, tokens);
     above = at;
     at = below->first_nested;
   }
@@ -74,7 +74,7 @@ void cancel_tokens(const Tokens& tokens) {
   for (const auto& token : tokens) cancel_token(token, CancelReason::kParent);
 }
 
-// Puts `core` into its parent's list. REQUIRES: the parent is linked.
+// Adds `core` to its parent's list. REQUIRES: the parent is linked.
 void link_one(NurseryCore* core) {
   NurseryCore* parent = parent_of(core);
   NurseryExtras* extras = extras_of(core);
@@ -121,22 +121,22 @@ struct CloseWait {
   NurseryCore* core;
 };
 
-bool publish_close(Worker* /*worker*/, void* argument) {
+bool publish_close(ThreadWorker* /*worker*/, void* argument) {
   NurseryCore* core = static_cast<CloseWait*>(argument)->core;
   const std::int64_t change = core->local + NurseryCore::kClosing;
   core->local = 0;
-  // acq_rel, partner: child_done(). From here on the last child to leave wakes the owner.
+  // acq_rel, partner: child_done(). From here on the last child that ends wakes the owner.
   return core->remote.fetch_add(change, std::memory_order_acq_rel) + change != NurseryCore::kClosing;
 }
 
-// A task that was cancelled in the queue, if nothing about it is special: it ends here, without being run or finished
-// as others are.
-bool drop_cancelled(Worker* worker, NurseryCore* core, Record* record) {
+// Ends a task that was cancelled in the queue, if nothing about it is special, without running or finishing it as
+// others are.
+bool drop_cancelled(ThreadWorker* worker, NurseryCore* core, TaskRecord* record) {
   if (core->cancel.load(std::memory_order_relaxed) == CancelReason::kNone || worker->hooks != 0 ||
-      (record->flags & Record::kFlagDetached) == 0 || !record->plain_entry()) {
+      (record->flags & TaskRecord::kFlagDetached) == 0 || !record->plain_entry()) {
     return false;
   }
-  record->act(record, Action::kDropClosure);  // A user's destructor: it may park, and wake on another worker.
+  record->act(record, Action::kDropClosure);  // User code: it may park, and resume on another thread worker.
   worker = current_worker();
   worker->counters.cancelled.add(1);
   core->local -= 1;
@@ -144,8 +144,8 @@ bool drop_cancelled(Worker* worker, NurseryCore* core, Record* record) {
   return true;
 }
 
-// Runs what is left in the owner's own deque on this stack. Returns the worker that it is on then.
-Worker* run_own_children(Worker* worker, NurseryCore* core) {
+// Runs the children that are left in the owner's own deque on this stack. Returns the current thread worker.
+ThreadWorker* run_own_children(ThreadWorker* worker, NurseryCore* core) {
   while (core->local > 0 && stack_left(worker->fiber) && (worker->hooks & kHookDeterministic) == 0) {
     const Item item = pop_item(worker);
     if (item == 0) break;
@@ -153,17 +153,17 @@ Worker* run_own_children(Worker* worker, NurseryCore* core) {
       worker->deque.push(item);
       break;
     }
-    Record* record = task_of(worker, item);
+    TaskRecord* record = task_of(worker, item);
     if (drop_cancelled(worker, core, record)) {
       worker = current_worker();
       continue;
     }
-    if ((record->flags & Record::kFlagDetached) == 0) {
+    if ((record->flags & TaskRecord::kFlagDetached) == 0) {
       run_in_place_slow(worker, record);
     } else if (call_in_place(worker, record)) {
-      if ((record->flags & Record::kFlagNoResult) == 0) {
+      if ((record->flags & TaskRecord::kFlagNoResult) == 0) {
         record->act(record, Action::kDropResult);
-        worker = current_worker();  // A user's destructor: it may park, and wake on another worker.
+        worker = current_worker();  // User code: it may park, and resume on another thread worker.
       }
       free_record(worker, record);
     }
@@ -172,8 +172,8 @@ Worker* run_own_children(Worker* worker, NurseryCore* core) {
   return worker;
 }
 
-// The same, then waits for the rest.
-void await_children(Worker* worker, NurseryCore* core) {
+// The same, then waits for the other children.
+void await_children(ThreadWorker* worker, NurseryCore* core) {
   worker = run_own_children(worker, core);
   // Acquire, partner: child_done()'s release.
   if (core->local + core->remote.load(std::memory_order_acquire) == 0) return;
@@ -192,7 +192,7 @@ Error error_of(const std::exception_ptr& failure) {
   } catch (const std::exception& error) {
     return Error{ErrorCode::kInternal, error.what()};
   } catch (...) {
-    return Error{ErrorCode::kInternal, "a task failed with an exception that is no std::exception"};
+    return Error{ErrorCode::kInternal, "a task failed with an exception that is not a std::exception"};
   }
 }
 
@@ -233,7 +233,7 @@ void ensure_linked(NurseryCore* core) {
   }
 }
 
-void register_task(Record* task, Fiber* fiber) {
+void register_task(TaskRecord* task, Fiber* fiber) {
   NurseryCore* nursery = task->nursery;
   ensure_linked(nursery);
   NurseryExtras* extras = extras_of(nursery);
@@ -242,9 +242,9 @@ void register_task(Record* task, Fiber* fiber) {
   extras->registry.push_back({fiber, task, nullptr});
 }
 
-void unregister_task(Record* task) {
+void unregister_task(TaskRecord* task) {
   NurseryExtras* extras = task->nursery->extras.load(std::memory_order_acquire);
-  std::shared_ptr<TokenState> token;  // Dropped outside the lock.
+  std::shared_ptr<TokenState> token;  // Released outside the lock.
   std::lock_guard guard(extras->lock);
   const std::uint32_t index = task->registry.load(std::memory_order_relaxed);
   Entry& entry = extras->registry[index];
@@ -255,15 +255,15 @@ void unregister_task(Record* task) {
     entry = std::move(last);
   }
   extras->registry.pop_back();
-  task->registry.store(Record::kNoEntry, std::memory_order_relaxed);
+  task->registry.store(TaskRecord::kNoEntry, std::memory_order_relaxed);
 }
 
-bool scope_cancelled_slow(NurseryCore* scope, Record* task, std::uint32_t epoch) {
+bool scope_cancelled_slow(NurseryCore* scope, TaskRecord* task, std::uint32_t epoch) {
   if ((task->cancel.load(std::memory_order_seq_cst) & 0x0f) != 0) return true;
   for (NurseryCore* at = scope; at != nullptr; at = parent_of(at)) {
     if (at->cancel.load(std::memory_order_seq_cst) != CancelReason::kNone) return true;
-    // The task that opened it, when the way up leaves that task.
-    const Record* owner = at->owner_task;
+    // The task that opened it, when the path upwards leaves that task.
+    const TaskRecord* owner = at->owner_task;
     if (owner != nullptr && (owner->cancel.load(std::memory_order_seq_cst) & 0x0f) != 0) return true;
   }
   scope->seen_epoch.store(epoch, std::memory_order_relaxed);
@@ -272,7 +272,7 @@ bool scope_cancelled_slow(NurseryCore* scope, Record* task, std::uint32_t epoch)
 
 CancelReason current_cancel_reason() {
   const Fiber* fiber = current_worker()->fiber;
-  const Record* task = fiber->task;
+  const TaskRecord* task = fiber->task;
   for (NurseryCore* scope = fiber->scope; scope != nullptr && scope->owner_task == task; scope = scope->outer) {
     if (const CancelReason reason = scope->cancel.load(); reason != CancelReason::kNone) return reason;
   }
@@ -287,21 +287,21 @@ void cancel_nursery(NurseryCore* core, CancelReason reason) {
   if (!mark_cancelled(core, reason)) return;
   RuntimeCore* runtime = runtime_of(core);
   runtime->cancel_epoch.fetch_add(1, std::memory_order_seq_cst);
-  if (Worker* worker = current_worker(); worker != nullptr) {
+  if (ThreadWorker* worker = current_worker(); worker != nullptr) {
     event(worker, Event::kCancel, core->owner_task == nullptr ? 0 : core->owner_task->id,
           static_cast<std::uint32_t>(reason));
   }
   Tokens tokens;
-  wake_cancelled(runtime, core->owner);
+  wake_cancelled(core->owner);
   if (NurseryExtras* extras = core->extras.load(std::memory_order_seq_cst); extras != nullptr) {
     std::lock_guard guard(extras->lock);
-    wake_registered(runtime, extras, tokens);
-    cancel_below(runtime, core, nullptr, tokens);
+    wake_registered(extras, tokens);
+    cancel_below(core, nullptr, tokens);
   }
   cancel_tokens(tokens);
 }
 
-void cancel_from_handle(Record* task) {
+void cancel_from_handle(TaskRecord* task) {
   NurseryCore* nursery = task->nursery;
   RuntimeCore* runtime = runtime_of(nursery);
   runtime->cancel_epoch.fetch_add(1, std::memory_order_seq_cst);
@@ -310,19 +310,19 @@ void cancel_from_handle(Record* task) {
     std::lock_guard guard(extras->lock);
     if (task->has_entry()) {
       const Entry& entry = extras->registry[task->registry.load(std::memory_order_relaxed)];
-      wake_cancelled(runtime, entry.fiber);
+      wake_cancelled(entry.fiber);
       if (entry.token != nullptr) tokens.push_back(entry.token);
     }
-    cancel_below(runtime, nursery, task, tokens);
+    cancel_below(nursery, task, tokens);
   }
   cancel_tokens(tokens);
 }
 
-void child_failed(NurseryCore* core, Record* child) {
+void child_failed(NurseryCore* core, TaskRecord* child) {
   if (!core->failure_cancels) return;
   NurseryExtras* extras = extras_of(core);
   std::exception_ptr failure;
-  if ((child->flags & Record::kFlagOverflow) != 0) {
+  if ((child->flags & TaskRecord::kFlagOverflow) != 0) {
     failure = std::make_exception_ptr(FiberError(Error{ErrorCode::kStackOverflow, "a task's stack overflowed"}));
   } else {
     failure = static_cast<ResultRecord<void>*>(child)->error;
@@ -339,30 +339,30 @@ void child_done(RuntimeCore* runtime, NurseryCore* core, Fiber* on) {
     core->local -= 1;
     return;
   }
-  // acq_rel, partner: publish_close() and the acquire in await_children(): what the child did is done.
+  // acq_rel, partner: publish_close() and the acquire in await_children(): the child's effects are visible.
   if (core->remote.fetch_sub(1, std::memory_order_acq_rel) != NurseryCore::kClosing + 1) return;
   if (core->owner == nullptr) {
     runtime->root_empty.value.store(1, std::memory_order_release);
     runtime->root_empty.wake_all();
     return;
   }
-  wake(runtime, core->owner, WakeReason::kDone);
+  wake(core->owner, WakeReason::kDone);
 }
 
 void help_children(NurseryCore* core) {
-  Worker* worker = current_worker();
+  ThreadWorker* worker = current_worker();
   if (worker != nullptr && core->owner == worker->fiber && worker->fiber->scope == core) run_own_children(worker, core);
 }
 
 Result<void> close_slow(NurseryCore* core) {
-  Worker* worker = current_worker();
-  if (core->owner == nullptr) return Error{ErrorCode::kFailedPrecondition, "this nursery is closed already"};
+  ThreadWorker* worker = current_worker();
+  if (core->owner == nullptr) return Error{ErrorCode::kFailedPrecondition, "this nursery is already closed"};
   if (worker == nullptr || core->owner != worker->fiber || worker->fiber->task != core->owner_task) {
-    return Error{ErrorCode::kFailedPrecondition, "a nursery is closed by the task that opened it"};
+    return Error{ErrorCode::kFailedPrecondition, "a nursery must be closed by the task that opened it"};
   }
   Fiber* self = worker->fiber;
   if (self->scope != core) return Error{ErrorCode::kFailedPrecondition, "close the scopes opened inside it first"};
-  extras_of(core);  // So that a spawn sees that it is not open any more.
+  extras_of(core);  // So that a spawn sees that the nursery is no longer open.
   NurseryState open = NurseryState::kOpen;
   core->state.compare_exchange_strong(open, NurseryState::kClosing, std::memory_order_acq_rel);
   await_children(worker, core);
@@ -412,7 +412,7 @@ void dispose_nursery(NurseryCore* core) {
   if (core->owner != nullptr) {
     cancel_nursery(core, CancelReason::kFailure);
     const Result<void> closed = close_slow(core);
-    ROTA_ASSERT(core->owner == nullptr, "a nursery was destroyed elsewhere than where it was opened: ",
+    ROTA_ASSERT(core->owner == nullptr, "a nursery was destroyed by another task than the one that opened it: ",
                 closed.ok() ? "" : closed.error().message);
   }
   delete core->extras.exchange(nullptr, std::memory_order_acq_rel);
@@ -422,7 +422,7 @@ void fail_scope(NurseryCore* core) {
   std::exception_ptr failure;
   if (core->owner != nullptr) {
     cancel_nursery(core, CancelReason::kFailure);
-    (void)close_slow(core);  // What went wrong is in flight, or in `failure`.
+    (void)close_slow(core);  // The error is in flight, or in `failure`.
     NurseryExtras* extras = core->extras.load(std::memory_order_acquire);
     if (extras != nullptr) failure = extras->failure;
   }
@@ -437,12 +437,12 @@ void fail_scope(NurseryCore* core) {
   throw;
 }
 
-void abandon_scopes(Fiber* fiber, Record* task) {
+void abandon_scopes(Fiber* fiber, TaskRecord* task) {
   while (fiber->scope != nullptr && fiber->scope->owner_task == task) dispose_nursery(fiber->scope);
 }
 
 void arm_deadline(NurseryCore* core, std::chrono::nanoseconds duration) {
-  Worker* worker = current_worker();
+  ThreadWorker* worker = current_worker();
   RuntimeCore* runtime = worker->runtime;
   NurseryExtras* extras = extras_of(core);
   extras->deadline = duration.count() > kNever - runtime->now() ? kNever : runtime->now() + duration.count();
@@ -454,7 +454,7 @@ void arm_deadline(NurseryCore* core, std::chrono::nanoseconds duration) {
   extras->deadline_timer.context = core;
   extras->deadline_timer.fire = [](Timer* timer) {
     auto* nursery = static_cast<NurseryCore*>(timer->context);
-    if (Worker* firing = current_worker(); firing != nullptr) {
+    if (ThreadWorker* firing = current_worker(); firing != nullptr) {
       event(firing, Event::kDeadline, nursery->owner_task->id);
     }
     cancel_nursery(nursery, CancelReason::kTimeout);
@@ -463,9 +463,9 @@ void arm_deadline(NurseryCore* core, std::chrono::nanoseconds duration) {
   add_timer(runtime, &extras->deadline_timer);
 }
 
-void open_slow(Worker* worker, NurseryCore* core) {
+void open_slow(ThreadWorker* worker, NurseryCore* core) {
   event(worker, Event::kScope, core->owner_task->id);
-  if ((worker->hooks & kHookTrace) != 0) extras_of(core);  // So that closing comes to close_slow(), which says so.
+  if ((worker->hooks & kHookTrace) != 0) extras_of(core);  // Closing then takes close_slow(), which records it.
   if ((worker->hooks & kHookCore) != 0) {
     worker->fiber->scope = core->outer;
     core->owner = nullptr;
@@ -473,12 +473,12 @@ void open_slow(Worker* worker, NurseryCore* core) {
   }
 }
 
-Result<void> spawn_check(Worker* worker, NurseryCore* core, Record* record, const Grant* grant) {
+Result<void> spawn_check(ThreadWorker* worker, NurseryCore* core, TaskRecord* record, const Grant* grant) {
   Result<void> allowed;
   if ((worker->hooks & kHookCore) != 0) {
-    allowed = Error{ErrorCode::kNurseryNotActive, "the profile `core` spawns nothing"};
+    allowed = Error{ErrorCode::kNurseryNotActive, "the profile `core` does not allow spawning"};
   } else if (core->state.load(std::memory_order_acquire) != NurseryState::kOpen) {
-    allowed = Error{ErrorCode::kNurseryNotActive, "the nursery is not open any more"}.with(
+    allowed = Error{ErrorCode::kNurseryNotActive, "the nursery is no longer open"}.with(
         "state", std::string(to_string(core->state.load())));
   } else if ((worker->hooks & kHookMeter) != 0) {
     allowed = grant_meter(worker, core, record, grant);

@@ -191,7 +191,7 @@ TEST_P(NurseryOn, ReportsFailureBeforeCancellationBeforeSuccess) {
   });
 }
 
-// Contract: F-5. A body that throws cancels all children, waits, and its own exception goes on.
+// Contract: F-5. A body that throws cancels all children, waits, and its own exception propagates.
 TEST_P(NurseryOn, ThrowingBodyCancelsWaitsRethrows) {
   run([] {
     int ended = 0;

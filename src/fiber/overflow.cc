@@ -1,9 +1,9 @@
-// A task's function is called through Record::act. When its stack overflows, the handler, on its alternate stack, walks
-// the frames up to that call with the unwinder and returns from it as if act() had: the registers are those of its
-// caller. Nothing is paid for this while nothing overflows.
+// A task's function is called through TaskRecord::act. When its stack overflows, the handler, on its alternate stack,
+// walks the frames up to that call with the unwinder and returns from it as act() would, with its caller's registers.
+// This costs nothing unless a stack overflows.
 //
-// The frames in between are abandoned: their destructors do not run, and a lock held in them stays held. Scopes that
-// the task had open are cancelled and waited for, on the same stack, before it goes on.
+// The frames in between are abandoned: their destructors do not run, and a lock held in them stays locked. Scopes that
+// the task had open are cancelled and waited for, on the same stack, before it continues.
 #include "fiber/overflow.h"
 
 #include <signal.h>
@@ -29,18 +29,18 @@ struct sigaction g_before_bus;
 #define ROTA_RECOVERS_FROM_OVERFLOW 1
 
 bool recover(siginfo_t* info, ucontext_t* context) {
-  Worker* worker = current_worker();
+  ThreadWorker* worker = current_worker();
   if (worker == nullptr || worker->fiber == nullptr || worker->fiber == &worker->native) return false;
   Fiber* fiber = worker->fiber;
-  Record* task = fiber->task;
+  TaskRecord* task = fiber->task;
   if (task == nullptr || !worker->runtime->stacks.in_guard(fiber, info->si_addr)) return false;
   const bool open = fiber->scope != nullptr && fiber->scope->owner_task == task;
   const std::optional<ReturnPoint> to = return_of(reinterpret_cast<const void*>(task->act));
   if (!to) return false;
   std::byte* lowest = lowest_in_use(fiber, task, *to);
   if (open && !has_room_below(fiber, lowest))
-    return false;  // Nowhere to close its scopes: nothing sound is left to do.
-  task->flags |= Record::kFlagOverflow;
+    return false;  // There is no room to close its scopes, so nothing safe can be done.
+  task->flags |= TaskRecord::kFlagOverflow;
   greg_t* registers = context->uc_mcontext.gregs;
   if (!open) {
     registers[REG_RBX] = static_cast<greg_t>(to->rbx);

@@ -1,14 +1,14 @@
-// Stack overflow: a fault in a fiber's guard ends the task, not the process (F-23).
+// Stack overflow: a fault in a fiber's guard page ends the task, not the process (F-23).
 #pragma once
 
 #include <cstddef>
 
 namespace rota::fiber::detail {
 
-// Once for the process: SIGSEGV and SIGBUS. A fault that is none of ours goes to the handler that was there before.
+// Once per process: installs handlers for SIGSEGV and SIGBUS. Other faults are passed to the previous handler.
 void install_overflow_handler();
 
-// The stack on which the handler runs, for the thread that holds this.
+// The stack on which the handler runs, for the thread that holds this object.
 class AlternateStack {
  public:
   AlternateStack();

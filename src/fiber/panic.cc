@@ -8,14 +8,14 @@ FaultHook g_fault_hook = nullptr;
 
 namespace {
 
-// Gives back what the dead loop had taken, so that others neither rely on this worker's search nor wait for it.
-void leave_idle(Worker* worker) {
+// Returns what the dead loop had taken, so that others neither rely on this thread worker's search nor wait for it.
+void leave_idle(ThreadWorker* worker) {
   RuntimeCore* runtime = worker->runtime;
   const std::uint8_t idle = worker->idle;
   worker->idle = kBusy;
   if (idle == kBusy) return;
   if (idle == kPolling) runtime->poller.store(-1);
-  // Nobody had chosen it: it is neither sleeper nor searcher now. Otherwise it counts as a searcher.
+  // If it was not chosen, it is now neither sleeper nor searcher. Otherwise it counts as a searcher.
   if (idle != kSearching && runtime->lot.leave(worker->index)) return;
   if (runtime->lot.end_search()) runtime->wake_one();
 }
@@ -23,7 +23,7 @@ void leave_idle(Worker* worker) {
 }  // namespace
 
 void worker_panicked() {
-  Worker* worker = current_worker();
+  ThreadWorker* worker = current_worker();
   RuntimeCore* runtime = worker->runtime;
   leave_idle(worker);
   runtime->worker_panics.fetch_add(1, std::memory_order_relaxed);

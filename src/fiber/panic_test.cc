@@ -28,7 +28,7 @@ class Faults {
     skip_ = skip;
     left_ = times;
     thrown_ = 0;
-    g_fault_hook = [](Worker* /*worker*/, FaultPoint at) {
+    g_fault_hook = [](ThreadWorker* /*worker*/, FaultPoint at) {
       if (at != point_ || left_.load() <= 0) return;
       if (skip_.fetch_sub(1) > 0) return;
       if (left_.fetch_sub(1) <= 0) return;

@@ -1,19 +1,19 @@
-// The parking lot: where workers without work sleep, and who is woken when there is some.
+// The parking lot: where thread workers without work sleep, and which one is woken when there is some.
 //
-// Every worker is working, searching or sleeping. `word` counts sleepers (low half) and searchers (high half).
+// Every thread worker is working, searching or sleeping. `word` counts sleepers (low half) and searchers (high half).
 //
 // Protocol, and why no wake-up is lost:
 //   A pusher makes work visible, then light_fence(), then reads `word`. If it sees a searcher it does nothing; if it
 //   sees none, and a sleeper, it wakes one. A searcher that gives up becomes a sleeper in one step (begin_sleep), then
-//   heavy_fence(), then looks at every queue once more, and only then sleeps. Either the pusher's read of `word` comes
-//   after that step in the fences' order, and then it sees the sleeper and no searcher in its place, or the second look
-//   comes after the push and finds the work. A pusher that saw a searcher and did nothing is covered by that searcher:
-//   it will find the work, or give up as above. A searcher that finds work stops searching; if it was the last one it
-//   wakes another (end_search), because pushes made while it searched relied on it. The woken worker counts as a
-//   searcher from the moment it is chosen, so that a burst of pushes wakes one at a time.
+//   heavy_fence(), then checks every queue once more, and only then sleeps. Either the pusher's read of `word` comes
+//   after that step in the fences' order, and then it sees the sleeper and no searcher in its place, or the second
+//   check comes after the push and finds the work. A pusher that saw a searcher and did nothing is covered by that
+//   searcher: it will find the work, or give up as above. A searcher that finds work stops searching; if it was the
+//   last one it wakes another (end_search), because pushes made while it searched relied on it. The woken thread worker
+//   counts as a searcher from the moment it is chosen, so a burst of pushes wakes one at a time.
 //
-// The seat's token is set by whoever took the sleeper off the list, exactly once for each time it was put on it.
-// Bounds: one seat a worker; the list never holds a worker twice.
+// A seat's token is set by the thread that removed the sleeper from the list, exactly once each time it was on it.
+// Bounds: one seat per thread worker; the list never contains a thread worker twice.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ class ParkingLot {
     const std::uint64_t before = word_.fetch_sub(kSearcher, std::memory_order_seq_cst);
     return searchers(before) == 1 && sleepers(before) > 0;
   }
-  // A searcher takes its seat. Look at every queue once more after this, then sleep() or leave().
+  // A searcher takes its seat. The caller then checks every queue once more and calls sleep() or leave().
   void begin_sleep(std::uint32_t worker) {
     lock_.lock();
     seats_[worker].token.value.store(0, std::memory_order_relaxed);
@@ -46,8 +46,8 @@ class ParkingLot {
     lock_.unlock();
     heavy_fence();  // Partner: the pushers' light_fence().
   }
-  // Gets up without having slept. True if nobody had chosen it: it is neither sleeper nor searcher now. False if it was
-  // chosen: it is a searcher.
+  // Leaves the seat without having slept. True if it was not chosen: it is neither sleeper nor searcher now. False if
+  // it was chosen: it is a searcher.
   bool leave(std::uint32_t worker) {
     lock_.lock();
     for (std::size_t i = list_.size(); i-- > 0;) {
@@ -60,7 +60,7 @@ class ParkingLot {
     lock_.unlock();
     return false;
   }
-  // Sleeps until chosen; the caller is a searcher then.
+  // Sleeps until chosen; the caller is then a searcher.
   void sleep(std::uint32_t worker) {
     sync::Futex& token = seats_[worker].token;
     // Acquire, partner: wake_one()'s release.
@@ -70,8 +70,8 @@ class ParkingLot {
     return seats_[worker].token.value.load(std::memory_order_seq_cst) != 0;
   }
 
-  // Wakes the worker that fell asleep last, unless somebody searches already. `ring(worker)` is called for one that
-  // waits elsewhere than on its token (in epoll_wait). Returns false if there was nobody to wake.
+  // Wakes the thread worker that fell asleep last, unless one is searching. `ring(worker)` is called because it may
+  // wait in epoll_wait instead of on its token. Returns false if there was nobody to wake.
   template <class Ring>
   bool wake_one(Ring&& ring, bool even_if_searching = false) {
     lock_.lock();
@@ -83,8 +83,8 @@ class ParkingLot {
     const std::uint32_t worker = list_.back();
     list_.pop_back();
     word_.fetch_add(kSearcher - kSleeper, std::memory_order_seq_cst);
-    // Under the lock: the worker may have left its seat by itself and take it again, and must not find an old token.
-    // seq_cst, partner: chosen(): a worker that becomes the poller is rung, or sees this.
+    // Under the lock: the thread worker may have left its seat and take it again, and must not find an old token.
+    // seq_cst, partner: chosen(): a thread worker that becomes the poller is rung, or sees this.
     seats_[worker].token.value.store(1, std::memory_order_seq_cst);
     lock_.unlock();
     seats_[worker].token.wake_one();
@@ -105,7 +105,7 @@ class ParkingLot {
 
   alignas(sync::kCacheLineBytes) sync::Atomic<std::uint64_t> word_{0};
   alignas(sync::kCacheLineBytes) SpinLock lock_;
-  std::vector<std::uint32_t> list_;  // Who sleeps, in the order they lay down. Under lock_.
+  std::vector<std::uint32_t> list_;  // The sleepers, in the order in which they fell asleep. Under lock_.
   std::vector<Seat> seats_;
 };
 

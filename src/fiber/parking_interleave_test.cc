@@ -106,7 +106,7 @@ TEST(ParkingInterleave, ASeatTakenAgainHasNoOldToken) {
   EXPECT_TRUE(result.ok) << result.report;
 }
 
-// Two items, two workers: whoever is chosen takes its seat again without an old token. Within a bound of preemptions.
+// Two items, two thread workers: one that is chosen takes its seat again without an old token. Bounded preemptions.
 TEST(ParkingInterleave, TwoSleepersTwoPushes) {
   const Result result =
       check({.name = "two sleepers", .preemption_bound = 2, .max_executions = 60'000}, [](Execution& ex) {

@@ -15,7 +15,7 @@ namespace rota::fiber::detail {
 
 namespace {
 
-// Events taken at a time. It is on the stack of whoever polls, which may be a task's; the rest is there next time.
+// Events per call. They are on the stack of the caller of poll(), which may be a task's; the next call gets the rest.
 constexpr int kBatch = 32;
 constexpr std::uint64_t kBell = ~std::uint64_t{0};  // No slot: kMaxSlots is below 2^32.
 
@@ -45,7 +45,7 @@ int Reactor::wait(void* events, Nanoseconds timeout_ns) {
     const timespec timeout{timeout_ns / 1'000'000'000, timeout_ns % 1'000'000'000};
     const int count = epoll_pwait2(epoll_, out, kBatch, &timeout, nullptr);
     if (count >= 0 || (errno != ENOSYS && errno != EPERM)) return count;
-    nanoseconds_ = false;  // Linux before 5.11, or a filter that does not know it. Only the poller comes here.
+    nanoseconds_ = false;  // Linux before 5.11, or a filter that does not know it. Only the poller gets here.
   }
   const Nanoseconds ms = (timeout_ns + 999'999) / 1'000'000;
   return epoll_wait(epoll_, out, kBatch, static_cast<int>(std::min<Nanoseconds>(ms, 3'600'000)));
@@ -53,13 +53,13 @@ int Reactor::wait(void* events, Nanoseconds timeout_ns) {
 
 std::uint32_t Reactor::poll(Nanoseconds timeout_ns) {
   const bool blocks = timeout_ns > 0;
-  // acquire and release below: only one thread at a time, for its speed's sake, not for safety.
+  // Acquire and release below: one thread at a time, for speed, not for safety.
   if (!blocks && looking_.exchange(true, std::memory_order_acquire)) return 0;
   epoll_event events[kBatch];
   const int count = wait(events, blocks ? timeout_ns : 0);
   if (!blocks) looking_.store(false, std::memory_order_release);
   std::uint32_t woken = 0;
-  for (int i = 0; i < count; ++i) {  // -1 is EINTR: nothing.
+  for (int i = 0; i < count; ++i) {  // -1 is EINTR: no events.
     const std::uint64_t what = events[i].data.u64;
     if (what == kBell) {
       std::uint64_t rings = 0;
@@ -69,7 +69,7 @@ std::uint32_t Reactor::poll(Nanoseconds timeout_ns) {
     }
     const std::uint32_t flags = events[i].events;
     const bool failed = (flags & (EPOLLERR | EPOLLHUP)) != 0;
-    woken += wake_waiters(runtime_, slot_at(static_cast<std::uint32_t>(what)), static_cast<std::uint32_t>(what >> 32),
+    woken += wake_waiters(slot_at(static_cast<std::uint32_t>(what)), static_cast<std::uint32_t>(what >> 32),
                           failed || (flags & (EPOLLIN | EPOLLRDHUP)) != 0, failed || (flags & EPOLLOUT) != 0);
   }
   return woken;
@@ -77,21 +77,21 @@ std::uint32_t Reactor::poll(Nanoseconds timeout_ns) {
 
 void Reactor::ring() {
   const std::uint64_t one = 1;
-  [[maybe_unused]] const auto written = write(bell_, &one, sizeof one);  // Full means rung already.
+  [[maybe_unused]] const auto written = write(bell_, &one, sizeof one);  // If it is full, it was already rung.
 }
 
 void Reactor::begin_wait() {
   waiters_.fetch_add(1, std::memory_order_seq_cst);
   if (runtime_->deterministic || runtime_->poller.load(std::memory_order_seq_cst) >= 0) return;
-  // Nobody sits in epoll. A searcher will look; with none, and a sleeper, the sleeper must, because this worker may be
-  // about to run something long.
+  // Nobody waits in epoll. A searcher will poll; if there is none, a sleeper must be woken, because this thread worker
+  // may be about to run a long task.
   const std::uint64_t idle = runtime_->lot.word().load(std::memory_order_seq_cst);
   if (ParkingLot::sleepers(idle) > 0 && ParkingLot::searchers(idle) == 0) runtime_->wake_one();
 }
 
 int Reactor::watch(IoSlot* slot) {
   if (slot->reactor == this) return 0;
-  if (slot->reactor != nullptr) {  // Of another runtime. It may move when nobody waits for it there.
+  if (slot->reactor != nullptr) {  // Of another runtime. The slot may move if nobody waits for it there.
     if (slot->waiting[0].first != nullptr || slot->waiting[1].first != nullptr) return EBUSY;
     slot->reactor->unwatch(slot);
   }
@@ -104,7 +104,7 @@ int Reactor::watch(IoSlot* slot) {
 }
 
 void Reactor::unwatch(IoSlot* slot) {
-  epoll_event unused{};  // Kernels before 2.6.9 want one.
+  epoll_event unused{};  // Kernels before 2.6.9 require one.
   epoll_ctl(epoll_, EPOLL_CTL_DEL, slot->fd, &unused);
   slot->reactor = nullptr;
 }

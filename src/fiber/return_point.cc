@@ -1,4 +1,4 @@
-// Walking to a frame, and jumping there.
+// Finds a frame, and returns to it.
 #include "fiber/return_point.h"
 
 #include <unwind.h>
@@ -16,11 +16,11 @@ namespace rota::fiber::detail {
 
 namespace {
 
-constexpr std::ptrdiff_t kClosingBytes = 16 * 1024;  // What closing the scopes may need of the stack.
-constexpr std::ptrdiff_t kOwnBytes = 4 * 1024;       // What the frames here need, with those between them and the task.
+constexpr std::ptrdiff_t kClosingBytes = 16 * 1024;  // Stack that closing the scopes may need.
+constexpr std::ptrdiff_t kOwnBytes = 4 * 1024;  // Stack that these frames need, with those between them and the task.
 
 struct Walk {
-  const void* act;  // The function whose frame is looked for.
+  const void* act;  // The function whose frame is searched.
   ReturnPoint to{};
   bool found = false;
   bool done = false;
@@ -29,8 +29,8 @@ struct Walk {
 _Unwind_Reason_Code visit(_Unwind_Context* frame, void* argument) {
   auto* walk = static_cast<Walk*>(argument);
   if (walk->found) {
-    // The caller of act(): its registers as they are on return, by their columns in the x86-64 tables. The frame's own
-    // address is where the stack stands after the call.
+    // The caller of act(): its registers as on return, by their columns in the x86-64 tables. The frame's address is
+    // the stack pointer after the call.
     walk->to = {_Unwind_GetGR(frame, 3),  _Unwind_GetGR(frame, 6),  _Unwind_GetGR(frame, 12), _Unwind_GetGR(frame, 13),
                 _Unwind_GetGR(frame, 14), _Unwind_GetGR(frame, 15), _Unwind_GetIP(frame),     _Unwind_GetCFA(frame)};
     walk->done = true;
@@ -69,7 +69,7 @@ void return_to(const ReturnPoint& to) {
   __builtin_unreachable();
 }
 
-std::byte* lowest_in_use(const Fiber* fiber, const Record* task, const ReturnPoint& to) {
+std::byte* lowest_in_use(const Fiber* fiber, const TaskRecord* task, const ReturnPoint& to) {
   auto* lowest = reinterpret_cast<std::byte*>(to.rsp);
   for (NurseryCore* at = fiber->scope; at != nullptr && at->owner_task == task; at = at->outer) {
     auto* scope = reinterpret_cast<std::byte*>(at);
@@ -80,7 +80,7 @@ std::byte* lowest_in_use(const Fiber* fiber, const Record* task, const ReturnPoi
 
 bool has_room_below(const Fiber* fiber, const std::byte* address) { return address - fiber->low >= kClosingBytes; }
 
-Landing* place_landing(std::byte* below, const ReturnPoint& to, Fiber* fiber, Record* task) {
+Landing* place_landing(std::byte* below, const ReturnPoint& to, Fiber* fiber, TaskRecord* task) {
   const auto address = (reinterpret_cast<std::uintptr_t>(below) - 1024 - sizeof(Landing)) & ~std::uintptr_t{15};
   auto* landing = reinterpret_cast<Landing*>(address);
   *landing = {to, fiber, task};
@@ -92,7 +92,7 @@ void land(Landing* landing) {
   return_to(landing->to);
 }
 
-void leave_task(Fiber* fiber, Record* task) {
+void leave_task(Fiber* fiber, TaskRecord* task) {
   const std::optional<ReturnPoint> to = return_of(reinterpret_cast<const void*>(task->act));
   if (!to) return;
   if (fiber->scope != nullptr && fiber->scope->owner_task == task) {
@@ -100,7 +100,7 @@ void leave_task(Fiber* fiber, Record* task) {
     if (has_room_below(fiber, here)) {
       abandon_scopes(fiber, task);
     } else {
-      // Close to the end of the stack. The landing is far enough above, so that writing it overwrites nothing of this.
+      // Close to the end of the stack. The landing is far enough above, so writing it overwrites nothing of this.
       std::byte* lowest = lowest_in_use(fiber, task, *to);
       if (!has_room_below(fiber, lowest) || lowest - here < kOwnBytes) return;
       Landing* landing = place_landing(lowest, *to, fiber, task);
@@ -118,9 +118,9 @@ void leave_task(Fiber* fiber, Record* task) {
 
 #else
 
-void leave_task(Fiber*, Record*) {}
+void leave_task(Fiber*, TaskRecord*) {}
 std::optional<ReturnPoint> return_of(const void*) { return std::nullopt; }
-void return_to(const ReturnPoint&) { ROTA_ASSERT(false, "there is nowhere to return to"); }
+void return_to(const ReturnPoint&) { ROTA_ASSERT(false, "there is no return point"); }
 
 #endif
 

@@ -33,13 +33,13 @@ namespace detail {
 
 namespace {
 
-bool g_membarrier = false;  // Set once, before any worker starts.
-// What a worker without membarrier looks at instead of the lot's word: somebody may always sleep.
+bool g_membarrier = false;  // Set once, before any thread worker starts.
+// Without membarrier a thread worker reads this instead of the lot's word: it says that somebody may sleep.
 sync::Atomic<std::uint64_t> g_somebody_sleeps{1};
 
 bool register_membarrier() {
 #if ROTA_TSAN
-  return false;  // ThreadSanitizer cannot see it; it sees the fences' operations.
+  return false;  // ThreadSanitizer cannot see membarrier, but it sees the operations of the fences.
 #else
   const long commands = syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
   if (commands < 0 || (commands & MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0) return false;
@@ -57,8 +57,8 @@ Nanoseconds steady_now() {
       .count();
 }
 
-// The thread's own stack, so that sanitizers know it as one to come back to.
-void adopt_native(Worker* worker) {
+// Describes the thread's own stack to the sanitizers, so that they accept switches back to it.
+void adopt_native(ThreadWorker* worker) {
   worker->exceptions = reinterpret_cast<ExceptionGlobals*>(abi::__cxa_get_globals());
 #if ROTA_ASAN
   pthread_attr_t attributes;
@@ -103,9 +103,9 @@ RuntimeCore::RuntimeCore(const Config& checked)
   if (config.trace_events > 0) trace = std::make_unique<Trace>(worker_count, config.trace_events);
   Prng seeds(config.seed);
   for (std::uint32_t i = 0; i < worker_count; ++i) {
-    auto worker = std::make_unique<Worker>(config.local_queue_size);
+    auto worker = std::make_unique<ThreadWorker>(config.local_queue_size);
     worker->runtime = this;
-    worker->fiber = &worker->native;  // From the first moment on: a signal may look at it.
+    worker->fiber = &worker->native;  // From the beginning, because a signal handler may read it.
     worker->index = i;
     worker->solo = (worker_count == 1 || !config.enable_stealing) && !deterministic;
     worker->cancel_epoch = &cancel_epoch;
@@ -130,7 +130,7 @@ RuntimeCore::RuntimeCore(const Config& checked)
 
 RuntimeCore::~RuntimeCore() {
   for (const auto& worker : workers) {
-    // Stacks that stand in the loop go with the pool; records go back to the depot.
+    // Stacks that are suspended in the loop return to the pool; records return to the depot.
     while (worker->spare != nullptr) {
       Fiber* fiber = worker->spare;
       worker->spare = fiber->next;
@@ -154,9 +154,9 @@ void RuntimeCore::start_threads() {
     while (wake_one(true)) {
     }
     join_threads();
-    throw_error(
-        Error{ErrorCode::kResourceExhausted, std::string("not enough threads for the workers: ") + error.what()}.with(
-            "worker_count", std::to_string(worker_count)));
+    throw_error(Error{ErrorCode::kResourceExhausted,
+                      std::string("the threads of the thread workers could not be created: ") + error.what()}
+                    .with("worker_count", std::to_string(worker_count)));
   }
 }
 
@@ -184,13 +184,13 @@ void RuntimeCore::join_threads() {
         if (i < threads.size()) thread = std::move(threads[i]);
       }
       if (!thread.joinable()) break;
-      thread.join();  // It may have left another in its place.
+      thread.join();  // It may have started a replacement.
     }
   }
 }
 
 void RuntimeCore::thread_main(std::uint32_t index) {
-  Worker* worker = workers[index].get();
+  ThreadWorker* worker = workers[index].get();
   adopt_native(worker);
   const AlternateStack alternate;
   rota_fiber_worker = worker;
@@ -199,7 +199,7 @@ void RuntimeCore::thread_main(std::uint32_t index) {
     switch_fibers(worker, &worker->native, loop_fiber(worker));
     if (!worker->replaced) break;
     worker->replaced = false;
-    if (replace_thread(index)) break;  // The other one waits for this thread to end.
+    if (replace_thread(index)) break;  // The new thread waits for this one to end.
   }
   rota_fiber_worker = nullptr;
 }
@@ -210,7 +210,7 @@ void RuntimeCore::ring(std::uint32_t worker) {
 
 void add_timer(RuntimeCore* runtime, Timer* timer) {
   const bool earliest = runtime->timers.add(timer);
-  // Somebody who sleeps until a later time must be told.
+  // A thread worker that sleeps until a later time must be woken.
   if (earliest && runtime->poller.load() >= 0) runtime->reactor->ring();
 }
 
@@ -220,8 +220,8 @@ void add_timer(RuntimeCore* runtime, Timer* timer) {
 }
 [[noreturn]] void throw_error(ErrorCode code, const char* message) { throw_error(Error{code, message}); }
 [[noreturn]] void throw_outside_runtime(const char* what) {
-  throw_error(
-      Error{ErrorCode::kOutsideRuntime, std::string(what) + " needs a task around it: call it inside Runtime::run()"});
+  throw_error(Error{ErrorCode::kOutsideRuntime,
+                    std::string(what) + " must be called in a task, for example inside Runtime::run()"});
 }
 
 }  // namespace detail
@@ -250,11 +250,11 @@ Result<Config> Config::checked() const {
   Config c = *this;
   const auto bad = [](std::string_view name, auto value, std::string_view allowed) {
     return Error{ErrorCode::kInvalidArgument,
-                 std::string(name) + " is " + std::to_string(value) + "; allowed is " + std::string(allowed)}
+                 std::string(name) + " is " + std::to_string(value) + "; allowed: " + std::string(allowed)}
         .with("setting", std::string(name));
   };
   if (c.worker_count == 0) c.worker_count = std::max(1U, std::thread::hardware_concurrency());
-  if (c.worker_count > 1024) return bad("worker_count", c.worker_count, "0 (one a core) to 1024");
+  if (c.worker_count > 1024) return bad("worker_count", c.worker_count, "0 (one per core) to 1024");
   if (c.local_queue_size < 2 || c.local_queue_size > (1U << 24)) {
     return bad("local_queue_size", c.local_queue_size, "2 to 16777216");
   }
@@ -324,7 +324,7 @@ Runtime::~Runtime() {
 
 void Runtime::cancel_all() { cancel_nursery(&core_->root, CancelReason::kExplicit); }
 
-Result<void> Runtime::submit(Record* record, bool wait, const Grant* grant) {
+Result<void> Runtime::submit(TaskRecord* record, bool wait, const Grant* grant) {
   RuntimeCore& core = *core_;
   record->nursery = &core.root;
   record->meter = 0;
@@ -336,7 +336,7 @@ Result<void> Runtime::submit(Record* record, bool wait, const Grant* grant) {
   core.root.remote.fetch_add(1, std::memory_order_relaxed);
   const auto leave = [&core] { child_done(&core, &core.root, nullptr); };
   if (core.root.state.load(std::memory_order_acquire) != NurseryState::kOpen) {
-    Error error = refuse(ErrorCode::kClosed, "the runtime is shutting down and takes no tasks");
+    Error error = refuse(ErrorCode::kClosed, "the runtime is shutting down and accepts no tasks");
     leave();
     return error;
   }
@@ -367,8 +367,8 @@ Result<void> Runtime::submit(Record* record, bool wait, const Grant* grant) {
     }
   }
   if (record != nullptr) {
-    // From a task of this runtime, with the queue full: its own deque takes the task, and the spawner makes way.
-    Worker* worker = current_worker();
+    // A task of this runtime, with the queue full: its own deque takes the new task, and the spawner yields.
+    ThreadWorker* worker = current_worker();
     worker->deque.push(item_of(record));
     notify_work(worker);
     yield();
@@ -399,13 +399,13 @@ void Runtime::shutdown() {
   });
 }
 
-void Runtime::drive(Record* until) {
+void Runtime::drive(TaskRecord* until) {
   RuntimeCore& core = *core_;
   if (current_worker() != nullptr) {
-    throw_error(ErrorCode::kFailedPrecondition, "run() of a deterministic runtime inside a task; spawn instead");
+    throw_error(ErrorCode::kFailedPrecondition, "run() of a deterministic runtime was called in a task; spawn instead");
   }
   sync::MutexLock guard(core.deterministic_mutex);
-  Worker* worker = core.workers[0].get();
+  ThreadWorker* worker = core.workers[0].get();
   for (const auto& each : core.workers) adopt_native(each.get());
   core.await = until;
   rota_fiber_worker = worker;
@@ -481,12 +481,12 @@ Stats Runtime::stats() const {
 }
 
 std::chrono::nanoseconds now() {
-  Worker* worker = current_worker();
+  ThreadWorker* worker = current_worker();
   return std::chrono::nanoseconds(worker == nullptr ? steady_now() : worker->runtime->now());
 }
 
 Result<void> sleep_until(std::chrono::nanoseconds time) {
-  Worker* worker = current_worker();
+  ThreadWorker* worker = current_worker();
   if (worker == nullptr) {
     std::this_thread::sleep_for(time - now());
     return {};
@@ -502,7 +502,7 @@ Result<void> sleep_until(std::chrono::nanoseconds time) {
     Nanoseconds until;
     WakeTimer timer{};
   } sleep{worker->fiber, time.count()};
-  const auto publish = [](Worker* running, void* argument) {
+  const auto publish = [](ThreadWorker* running, void* argument) {
     auto* waiting = static_cast<Sleep*>(argument);
     waiting->timer.arm(running->runtime, waiting->fiber, waiting->until);
     return true;

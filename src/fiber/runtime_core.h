@@ -1,4 +1,4 @@
-// What the parts of a runtime share. Internal to the room; users see rota/fiber/runtime.h.
+// Shared by the parts of the runtime. Internal to the room; users see rota/fiber/runtime.h.
 #pragma once
 
 #include <deque>
@@ -31,23 +31,23 @@ class BlockingPool;
 class Trace;
 
 // An entry of a nursery's registry: a task that has blocked at least once, or asked for its token. It stays until the
-// task ends, so that blocking again costs nothing.
+// task ends, so blocking again costs nothing.
 struct Entry {
   Fiber* fiber;
-  Record* task;
+  TaskRecord* task;
   std::shared_ptr<TokenState> token;
 };
 
-// What a nursery has only if it needs it. Everything under `lock` unless said otherwise.
+// The rarely needed part of a nursery, allocated on demand. Everything under `lock` unless noted.
 //
-// The tree for cancelling: a nursery is linked into its parent (the nursery of the task that opened it) when a child
-// of it first blocks or asks for a token, and all above it are linked then, too. Invariant: a linked nursery whose
+// The cancellation tree: a nursery is linked into its parent (the nursery of the task that opened it) when a child of
+// it first blocks or asks for a token; all nurseries above it are linked then, too. Invariant: a linked nursery whose
 // parent, or whose owner task, is cancelled is cancelled as well. Locks are taken from the outside inwards.
 struct NurseryExtras {
   SpinLock lock;
   std::vector<Entry> registry;
   NurseryCore* first_nested = nullptr;
-  // In the parent's list; under the parent's lock.
+  // Links of the parent's list; under the parent's lock.
   NurseryCore* next_nested = nullptr;
   NurseryCore* previous_nested = nullptr;
   sync::Atomic<bool> linked{false};
@@ -55,10 +55,10 @@ struct NurseryExtras {
   Nanoseconds deadline = kNever;
   Timer deadline_timer;
   bool deadline_armed = false;
-  ScopeMeter* meter = nullptr;  // If it says something about budgets; the owner's, set before there is a child.
+  ScopeMeter* meter = nullptr;  // Set if it has metering options, by the owner, before there is a child.
 };
 
-// The nursery of tasks that were spawned from outside. It never closes before the runtime does.
+// The nursery of tasks that were spawned from outside. It does not close before the runtime does.
 struct RootNursery : NurseryCore {
   RuntimeCore* runtime = nullptr;
 };
@@ -69,8 +69,8 @@ struct RuntimeCore {
 
   Config config;
   std::uint32_t worker_count;
-  const bool crowded;  // More workers than cores: who has no work does not spin for it.
-  std::vector<std::unique_ptr<Worker>> workers;
+  const bool crowded;  // More thread workers than cores: one without work does not spin for it.
+  std::vector<std::unique_ptr<ThreadWorker>> workers;
   sync::Mutex threads_mutex;
   std::vector<sync::Thread> threads;  // Under threads_mutex; a slot is empty once shutdown() has taken it.
   StackPool stacks;
@@ -78,8 +78,8 @@ struct RuntimeCore {
   Timers timers;
   std::unique_ptr<Reactor> reactor;
   std::unique_ptr<Trace> trace;           // Null unless Config::trace_events.
-  std::unique_ptr<RootMeter> meter;       // Null in profiles that do not meter.
-  std::unique_ptr<BlockingPool> helpers;  // Goes before what its threads use when they wake a task.
+  std::unique_ptr<RootMeter> meter;       // Null in unmetered profiles.
+  std::unique_ptr<BlockingPool> helpers;  // Destroyed before the members that its threads use when they wake a task.
   sync::Atomic<std::uint32_t> cancel_epoch{1};
   sync::Atomic<bool> stopping{false};
   sync::Atomic<std::uint64_t> worker_panics{0};
@@ -88,16 +88,16 @@ struct RuntimeCore {
   sync::Futex root_empty{0};
   std::once_flag shutdown_once;
 
-  // Woken fibers from threads that are no workers of this runtime: a stack of Fiber::next, taken whole.
+  // Fibers woken by threads that are not thread workers of this runtime: a stack of Fiber::next, taken as a whole.
   sync::Atomic<Fiber*> injected{nullptr};
   // New tasks from outside, bounded by global_queue_size.
   sync::Mutex global_mutex;
   sync::CondVar global_space;
-  std::deque<Record*> global;
+  std::deque<TaskRecord*> global;
   sync::Atomic<std::uint64_t> global_count{0};
   std::uint64_t outside_spawned = 0;  // Under global_mutex.
 
-  // Who sits in epoll_wait, or -1.
+  // The thread worker in epoll_wait, or -1.
   sync::Atomic<std::int64_t> poller{-1};
 
   // Deterministic mode.
@@ -106,14 +106,14 @@ struct RuntimeCore {
   Nanoseconds virtual_now = 0;
   std::uint64_t event_hash = 0;
   std::uint64_t event_count = 0;
-  const Record* await = nullptr;  // The loop ends when this task has ended; null: when all have.
-  std::string deadlock;           // The report, until run() throws it.
+  const TaskRecord* await = nullptr;  // The loop ends when this task has ended; null: when all have.
+  std::string deadlock;               // The report, until run() throws it.
   sync::Mutex deterministic_mutex;
 
   [[nodiscard]] Nanoseconds now() const;
   void start_threads();
   void thread_main(std::uint32_t index);
-  // Starts another thread for this worker; it waits for the calling one to end. False if the system has none.
+  // Starts another thread for this thread worker; it waits for the calling one to end. False if the system has none.
   bool replace_thread(std::uint32_t index);
   void join_threads();
   void ring(std::uint32_t worker);
@@ -122,7 +122,7 @@ struct RuntimeCore {
   }
 };
 
-// Events of a task's life, for the deterministic hash and the trace. What `detail` is, if anything, stands behind them.
+// Events in the life of a task, for the deterministic hash and the trace. The comments say what `detail` contains.
 enum class Event : std::uint8_t {
   kSpawn,
   kStart,
@@ -134,18 +134,18 @@ enum class Event : std::uint8_t {
   kScope,
   kDeadline,
   kTimer,
-  kScopeEnd,  // From here on: not part of the hash.
+  kScopeEnd,  // This and the following are not part of the hash.
   kPanic,
 };
 inline constexpr Event kFirstUnhashed = Event::kScopeEnd;
 
 // trace.cc
-void note_event(Worker* worker, Event event, std::uint64_t id, std::uint32_t detail = 0);
-inline void event(Worker* worker, Event what, std::uint64_t id, std::uint32_t detail = 0) {
+void note_event(ThreadWorker* worker, Event event, std::uint64_t id, std::uint32_t detail = 0);
+inline void event(ThreadWorker* worker, Event what, std::uint64_t id, std::uint32_t detail = 0) {
   if (worker->hooks & (kHookTrace | kHookDeterministic)) [[unlikely]]
     note_event(worker, what, id, detail);
 }
-// An event on a thread that is no worker of this runtime. REQUIRES: it traces.
+// An event on a thread that is not a thread worker of this runtime. REQUIRES: the runtime traces.
 void note_outside_event(RuntimeCore* runtime, Event event, std::uint64_t id);
 inline void outside_event(RuntimeCore* runtime, Event what, std::uint64_t id) {
   if (runtime->trace != nullptr) [[unlikely]]
@@ -153,63 +153,63 @@ inline void outside_event(RuntimeCore* runtime, Event what, std::uint64_t id) {
 }
 
 // nursery.cc
-// The nursery around this one: the next open scope of the same task, or the nursery of that task.
+// The surrounding nursery: the next open scope of the same task, or the nursery of that task.
 NurseryCore* parent_of(const NurseryCore* core);
 RuntimeCore* runtime_of(const NurseryCore* core);
 NurseryExtras* extras_of(NurseryCore* core);
 void ensure_linked(NurseryCore* core);
-void register_task(Record* task, Fiber* fiber);
-void unregister_task(Record* task);
-void child_failed(NurseryCore* core, Record* child);
+void register_task(TaskRecord* task, Fiber* fiber);
+void unregister_task(TaskRecord* task);
+void child_failed(NurseryCore* core, TaskRecord* child);
 // A child has ended; `on` is the fiber that it ended on.
 void child_done(RuntimeCore* runtime, NurseryCore* core, Fiber* on);
-// Cancels what a task has below it, and its wait. REQUIRES: the nursery is held alive by kCancelBusy.
-void cancel_from_handle(Record* task);
-// Cancels and awaits the scopes that a task left open because its stack was abandoned.
-void abandon_scopes(Fiber* fiber, Record* task);
+// Cancels the scopes below a task, and its wait. REQUIRES: kCancelBusy keeps the nursery alive.
+void cancel_from_handle(TaskRecord* task);
+// Cancels the scopes that a task left open because its stack was abandoned, and waits for them.
+void abandon_scopes(Fiber* fiber, TaskRecord* task);
 // Why the current task is cancelled. REQUIRES: cancelled_now().
 CancelReason current_cancel_reason();
 
 // task.cc
-void run_task(Worker* worker, Record* record);
-Record* begin_fork(Worker* worker, Fork* fork);
-// Whose child an item is that is no fiber.
+void run_task(ThreadWorker* worker, TaskRecord* record);
+TaskRecord* begin_fork(ThreadWorker* worker, Fork* fork);
+// The nursery of an item that is not a fiber.
 inline NurseryCore* nursery_of(Item item) { return is_fork(item) ? &fork_of(item)->core : record_of(item)->nursery; }
-// The record of an item that is no fiber, just taken from a deque by `worker`; makes it for a Fork.
-inline Record* task_of(Worker* worker, Item item) {
+// The record of an item that is not a fiber, just taken from a deque by `worker`; creates it for a Fork.
+inline TaskRecord* task_of(ThreadWorker* worker, Item item) {
   return is_fork(item) ? begin_fork(worker, fork_of(item)) : record_of(item);
 }
-void wake_joiner(RuntimeCore* runtime, Record* record, std::uintptr_t waiter);
+void wake_joiner(TaskRecord* record, std::uintptr_t waiter);
 
 // worker.cc
 [[noreturn]] void fiber_main();
 [[noreturn]] void worker_loop();
 // Keeps the running loop's stack for later; the caller switches away from it at once.
-void keep_spare(Worker* worker, Fiber* fiber);
-void give_way(Worker* worker, Fiber* self);
-// A number below `bound`, from the worker's generator; in deterministic mode from the one that draws the order.
-std::uint64_t draw_fairly(Worker* worker, std::uint64_t bound);
-Fiber* loop_fiber(Worker* worker);
+void keep_spare(ThreadWorker* worker, Fiber* fiber);
+void give_way(ThreadWorker* worker, Fiber* self);
+// A number below `bound`, from the thread worker's generator; in deterministic mode from the one that draws the order.
+std::uint64_t draw_fairly(ThreadWorker* worker, std::uint64_t bound);
+Fiber* loop_fiber(ThreadWorker* worker);
 
 // deterministic.cc
-// The next step of some virtual worker, which becomes the current one; 0 when the awaited task has ended.
-Item next_deterministic(Worker* worker);
+// The next step of some virtual thread worker, which becomes the current one; 0 when the awaited task has ended.
+Item next_deterministic(ThreadWorker* worker);
 
 // memory.cc
-void release_records(Worker* worker);
+void release_records(ThreadWorker* worker);
 
 // runtime.cc
 void add_timer(RuntimeCore* runtime, Timer* timer);
 
 // meter_grant.cc
-// Gives a new task its budget and capabilities, or refuses. `grant` may be null.
-Result<void> grant_meter(Worker* worker, NurseryCore* core, Record* record, const Grant* grant);
+// Gives a new task its budget and capabilities, or returns an error. `grant` may be null.
+Result<void> grant_meter(ThreadWorker* worker, NurseryCore* core, TaskRecord* record, const Grant* grant);
 // The same for a task from outside. REQUIRES: metered; global_mutex held.
-Result<void> grant_outside(RuntimeCore* runtime, Record* record, const Grant* grant);
+Result<void> grant_outside(RuntimeCore* runtime, TaskRecord* record, const Grant* grant);
 // Takes back what a task has not used.
-void settle_meter(Worker* worker, Record* record);
-// A spawn was refused.
-void refuse_metered(Worker* worker);
-void close_metered(Worker* worker, NurseryCore* core);
+void settle_meter(ThreadWorker* worker, TaskRecord* record);
+// Counts a refused spawn.
+void refuse_metered(ThreadWorker* worker);
+void close_metered(ThreadWorker* worker, NurseryCore* core);
 
 }  // namespace rota::fiber::detail

@@ -1,12 +1,12 @@
-// Select: one case of several, chosen under the locks of all their channels.
+// Select: performs one of several cases, chosen under the locks of all their channels.
 //
 // The locks are taken in the order of their addresses, so two selects, or a select and a plain operation, which takes
-// one, cannot wait for each other. While all are held, nothing at these channels changes: if some case can go on, one
-// of them is drawn and does; if none can, the task is queued at all of them, and the locks are released when it has
-// left its stack. From then on its fiber is what counts: every way to end the wait (a value, a close, the timeout, a
-// cancellation) begins with claiming it, and one claim succeeds. The claimer makes its case happen; the other waiters
-// of this select stay queued, and are skipped by whoever finds them, until the task takes them out under the locks
-// before it returns.
+// one, cannot deadlock. While all are held, nothing at these channels changes: if some cases are possible, one of them
+// is drawn and performed; if none is, the task is queued at all channels, and the locks are released after it has left
+// its stack. From then on the claim on its fiber decides: every way to end the wait (a value, a close, the timeout, a
+// cancellation) begins with claiming it, and exactly one claim succeeds. The claimer performs its case; the other
+// waiters of this select stay queued, and are skipped by operations that find them, until the task removes them under
+// the locks before it returns.
 #include "rota/fiber/select.h"
 
 #include <algorithm>
@@ -59,7 +59,7 @@ struct SelectWait {
   bool published = false;
 };
 
-bool publish_select(Worker* worker, void* argument) {
+bool publish_select(ThreadWorker* worker, void* argument) {
   auto* wait = static_cast<SelectWait*>(argument);
   wait->published = true;
   if (wait->deadline != kNever) wait->timer.arm(worker->runtime, wait->fiber, wait->deadline);
@@ -67,7 +67,8 @@ bool publish_select(Worker* worker, void* argument) {
   return true;
 }
 
-// Can it go on? A waiter on the other side may turn out to be claimed already: then it cannot, and the waiter is gone.
+// True if the case is possible. A waiter on the other side may turn out to be claimed: then it is not, and the waiter
+// is removed.
 bool looks_ready(const SelectCase& it) {
   const ChannelCore* channel = it.channel;
   if (channel == nullptr) return false;
@@ -76,8 +77,8 @@ bool looks_ready(const SelectCase& it) {
   return channel->buffer.size() > 0 || !channel->senders.empty();
 }
 
-// Each of those that are ready is equally likely. The index, or kNoCase. REQUIRES: the locks are held.
-std::size_t take_ready(Worker* worker, SelectCase* cases, std::size_t count, Woken& woken) {
+// Draws one of the ready cases with equal probability. Returns its index, or kNoCase. REQUIRES: the locks are held.
+std::size_t take_ready(ThreadWorker* worker, SelectCase* cases, std::size_t count, Woken& woken) {
   for (;;) {
     std::size_t ready = 0;
     for (std::size_t i = 0; i < count; ++i) ready += looks_ready(cases[i]) ? 1 : 0;
@@ -89,7 +90,7 @@ std::size_t take_ready(Worker* worker, SelectCase* cases, std::size_t count, Wok
     }
     SelectCase& it = cases[chosen];
     const Attempt attempt = (it.send ? attempt_send : attempt_receive)(it.channel, it.value, woken);
-    if (attempt == Attempt::kWait) continue;  // All that waited there were claimed by others; now they are gone.
+    if (attempt == Attempt::kWait) continue;  // All waiters there were claimed by others, and are removed now.
     it.status = attempt == Attempt::kDone ? ChannelStatus::kDone : ChannelStatus::kClosed;
     return chosen;
   }
@@ -98,7 +99,7 @@ std::size_t take_ready(Worker* worker, SelectCase* cases, std::size_t count, Wok
 }  // namespace
 
 std::size_t select_case(SelectCase* cases, std::size_t count, const std::chrono::nanoseconds* timeout) {
-  Worker* worker = begin_operation(waiting_worker("a select"));
+  ThreadWorker* worker = begin_operation(waiting_worker("a select"));
   RuntimeCore* runtime = worker->runtime;
   const Locks locks(cases, count);
   SelectWait wait{&locks, worker->fiber, kNever};

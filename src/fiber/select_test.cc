@@ -201,7 +201,7 @@ TEST(Select, CancellationEndsIt) {
   });
 }
 
-// A value that only moves stays in its case until it is sent; a case with a channel that was moved from never happens.
+// A value that only moves stays in its case until it is sent; a case with the channel was moved from never happens.
 TEST(Select, MoveOnlyValuesAndCasesThatAreOff) {
   in_all_modes([] {
     Channel<std::unique_ptr<int>> channel(1);

@@ -63,9 +63,9 @@ bool StackPool::add_slab_locked() {
   void* base =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (base == MAP_FAILED) return false;
-  madvise(base, bytes, MADV_NOHUGEPAGE);  // Refused by kernels without huge pages: nothing is lost then.
+  madvise(base, bytes, MADV_NOHUGEPAGE);  // Kernels without huge pages refuse it, which is harmless.
 #if ROTA_ASAN
-  __asan_unpoison_memory_region(base, bytes);  // What an unmapped slab left of its frames is not ours.
+  __asan_unpoison_memory_region(base, bytes);  // Remove the poison that an unmapped slab left at these addresses.
 #endif
   slabs_.push_back({static_cast<std::byte*>(base), bytes, count, 0});
   return true;
@@ -103,7 +103,7 @@ Fiber* StackPool::place(std::byte* stack_start) {
   std::byte* top = stack_start + stack_bytes_;
   auto* fiber = ::new (static_cast<void*>(top - sizeof(Fiber))) Fiber;
   fiber->low = stack_start;
-  // A join may call tasks on top of this stack until three quarters are used.
+  // A join may call tasks on top of this stack until three quarters of it are used.
   fiber->floor = stack_start + std::max(stack_bytes_ / 4, std::min<std::size_t>(stack_bytes_, 6144));
   if (guard_kind_ != GuardKind::kAdvised) std::memcpy(stack_start, &kCanary, sizeof kCanary);
 #if ROTA_ASAN

@@ -1,15 +1,15 @@
-// Stacks: carved from large slabs, guarded, pooled (F-22, F-23).
+// Stacks, carved from large slabs, guarded and pooled (F-22, F-23).
 //
-// A slab is one mapping of many stacks of the same size, without huge pages and without reserved swap. Guards are
-// MADV_GUARD_INSTALL where the kernel has it (it splits no mapping, so a million stacks are a few maps); otherwise
-// mprotect while fewer than kMaxProtected maps are used; after that, or with guards off, a canary word at the low end
-// is checked whenever the stack is parked or returned. A stack touches its top page only until it is used deeper.
+// A slab is one mapping of many stacks of the same size, without huge pages and reserved swap. Guards use
+// MADV_GUARD_INSTALL where the kernel has it (it does not split mappings, so a million stacks need few maps); otherwise
+// mprotect as long as fewer than kMaxProtected maps are used; after that, or with guards off, a canary word at the low
+// end is checked whenever the stack is parked or returned. A stack touches only its top page until it is used deeper.
 //
 //   low address                                                          high address
 //   | guard page | ........ stack, grows down ........ | Fiber (control block) |
 //   An 8 KiB stack has its guard beyond its 8 KiB.
 //
-// Thread safety: all members, from any thread. Memory goes back to the system only by trim() and at destruction.
+// Thread safety: all members, from any thread. Memory returns to the system only by trim() and at destruction.
 #pragma once
 
 #include <cstddef>
@@ -30,18 +30,18 @@ class StackPool {
   StackPool(const StackPool&) = delete;
   StackPool& operator=(const StackPool&) = delete;
 
-  // A fiber whose context is not prepared. Null when the system has no more memory.
+  // A fiber whose context is not prepared. Null if the system has no more memory.
   Fiber* take();
   void give(Fiber* fiber);
-  // Takes up to `count` in one go, linked by Fiber::next; at least one unless there is no memory.
+  // Takes up to `count` at once, linked by Fiber::next; at least one unless there is no memory.
   Fiber* take_some(std::uint32_t count, std::uint32_t* taken);
-  // Gives a list back, linked by Fiber::next.
+  // Returns a list, linked by Fiber::next.
   void give_some(Fiber* first, Fiber* last, std::uint32_t count);
 
-  // Returns the memory of cached stacks beyond `keep`, at most `limit` of them. Returns how many were released.
+  // Releases the memory of cached stacks beyond `keep`, at most `limit` of them. Returns the number released.
   std::uint32_t trim(std::uint32_t keep, std::uint32_t limit);
 
-  // Is `address` in the guard of some stack of this pool?
+  // True if `address` is in the guard of a stack of this pool.
   [[nodiscard]] bool in_guard(const Fiber* fiber, const void* address) const;
   // False if something wrote below the stack's end.
   [[nodiscard]] bool canary_intact(const Fiber* fiber) const;
@@ -56,7 +56,7 @@ class StackPool {
     std::byte* base;
     std::size_t bytes;
     std::uint32_t count;
-    std::uint32_t next;  // First stack that was never handed out.
+    std::uint32_t next;  // The first stack that was never used.
   };
   Fiber* carve_locked(std::uint32_t count, std::uint32_t* taken);
   bool add_slab_locked();
@@ -65,12 +65,12 @@ class StackPool {
 
   const std::size_t page_;
   const std::size_t stack_bytes_;
-  const std::size_t stride_;  // Guard and stack.
+  const std::size_t stride_;  // Guard and stack together.
   GuardKind guard_kind_;
   SpinLock lock_;
   std::vector<Slab> slabs_;
   Fiber* free_ = nullptr;
-  std::vector<std::byte*> cold_stacks_;  // Trimmed: their memory is gone, their Fiber is not constructed.
+  std::vector<std::byte*> cold_stacks_;  // Trimmed: their memory is released, their Fiber is not constructed.
   std::uint64_t protected_maps_ = 0;
   sync::Atomic<std::uint64_t> made_{0};
   sync::Atomic<std::uint64_t> cached_{0};

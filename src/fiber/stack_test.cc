@@ -122,7 +122,8 @@ TEST(Stacks, HaveGuards) {
   return for_ever(depth + 1) + frame[0];
 }
 
-// Contract: F-23, F-16. An overflow ends that task with StackOverflow; its siblings and the process go on, many times.
+// Contract: F-23, F-16. An overflow ends that task with StackOverflow; its siblings and the process continue, many
+// times.
 TEST(Stacks, OverflowEndsOneTask) {
   for (const std::size_t workers : {1U, 4U}) {
     Runtime runtime({.worker_count = workers, .stack_bytes = 65536});
@@ -172,7 +173,7 @@ TEST(Stacks, OverflowBelowAJoin) {
   });
 }
 
-// A fault that is no overflow still ends the process, with its signal.
+// A fault that is not an overflow still ends the process, with its signal.
 TEST(StacksDeathTest, OtherFaultsAreNotSwallowed) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(

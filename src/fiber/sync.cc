@@ -1,8 +1,8 @@
-// The locks. Each is a spin lock around a few words and a queue; waiting.h says how a wait ends.
+// The locks. Each is a spin lock around a few words and a queue; waiting.h describes how a wait ends.
 //
-// Why none may be skipped: the fast path of a wait (nothing to wait for) takes the spin lock, too. Whoever was told
-// through it that it may go on, may also destroy the object; the one who told has then released the lock, which is the
-// last thing it does to the object. Fibers are scheduled after that.
+// Why the spin lock must never be skipped: the fast path of a wait (nothing to wait for) takes it, too. A task whose
+// wait was ended may destroy the object at once; at that time the thread that ended the wait has released the lock,
+// which is its last access to the object. Fibers are scheduled after that.
 #include "rota/fiber/sync.h"
 
 #include <mutex>
@@ -13,7 +13,7 @@
 
 namespace rota::fiber {
 
-// One by one: the runtime has an Event of its own.
+// Named one by one, because the runtime has an Event of its own.
 using detail::deadline_of;
 using detail::Nanoseconds;
 using detail::register_current;
@@ -21,6 +21,7 @@ using detail::registered;
 using detail::schedule;
 using detail::schedule_all;
 using detail::SpinLock;
+using detail::ThreadWorker;
 using detail::throw_cancelled;
 using detail::throw_error;
 using detail::wait_in;
@@ -30,14 +31,13 @@ using detail::WaitOutcome;
 using detail::WaitQueue;
 using detail::WakeReason;
 using detail::Woken;
-using detail::Worker;
 
 namespace {
 
 [[noreturn]] void misuse(const char* message) { throw_error(ErrorCode::kFailedPrecondition, message); }
 
-// Waits until ready(), or until it is granted by whoever ends the wait (kDone). ready() is called under the lock; it
-// takes what is waited for, if it is there.
+// Waits until ready(), or until the thread that ends the wait grants it (kDone). ready() is called under the lock; it
+// takes what is waited for, if available.
 template <class Ready>
 WakeReason wait_until(SpinLock& guard, WaitQueue& queue, const std::chrono::nanoseconds* limit, const char* what,
                       Ready&& ready) {
@@ -46,7 +46,7 @@ WakeReason wait_until(SpinLock& guard, WaitQueue& queue, const std::chrono::nano
   guard.unlock();
   if (at_once) return WakeReason::kDone;
   if (limit != nullptr && limit->count() <= 0) return WakeReason::kTimeout;
-  Worker* worker = waiting_worker(what);
+  ThreadWorker* worker = waiting_worker(what);
   const Nanoseconds deadline = deadline_of(worker->runtime, limit);
   if (!registered(worker)) register_current(worker);
   guard.lock();
@@ -64,7 +64,7 @@ bool done_or_throw(WakeReason reason) {
   return reason == WakeReason::kDone;
 }
 
-// Ends all waits. REQUIRES: the lock is held, which is released.
+// Ends all waits. REQUIRES: the lock is held. Releases it.
 void release_all(SpinLock& guard, WaitQueue& queue) {
   Woken woken;
   while (Waiter* waiter = queue.take()) woken.add(waiter, WaitOutcome::kDone);
@@ -74,7 +74,7 @@ void release_all(SpinLock& guard, WaitQueue& queue) {
 
 std::uint64_t current_task_id(const char* what) { return waiting_worker(what)->fiber->task->id; }
 
-// Whoever waits has its address; whoever has just ended the last wait may still hold its lock for an instruction.
+// Waiters have the object's address, and the thread that ended the last wait may still hold its lock briefly.
 void check_unused(SpinLock& guard, const WaitQueue& queue, const char* what) {
   const std::lock_guard lock(guard);
   ROTA_ASSERT(queue.empty(), what, " was destroyed while a task waits for it");
@@ -98,7 +98,7 @@ bool Mutex::acquire(const std::chrono::nanoseconds* limit) {
     owner_ = self;
     return true;
   }));
-  if (mine_already) misuse("the task has locked this mutex already");
+  if (mine_already) misuse("the task has already locked this mutex");
   return locked;
 }
 
@@ -122,13 +122,14 @@ void Mutex::unlock() {
   Waiter* next = waiting_.take();
   owner_ = next == nullptr ? 0 : next->fiber->task->id;
   guard_.unlock();
-  if (next != nullptr) schedule(next->fiber->home, next->fiber);
+  if (next != nullptr) schedule(next->fiber);
 }
 
 // --------------------------------------------------------------------------------------------------------- Semaphore
 
 Semaphore::Semaphore(std::uint64_t permits, std::uint64_t maximum) : permits_(permits), maximum_(maximum) {
-  if (permits > maximum) throw_error(ErrorCode::kInvalidArgument, "a semaphore starts with more than its maximum");
+  if (permits > maximum)
+    throw_error(ErrorCode::kInvalidArgument, "a semaphore must not start with more permits than its maximum");
 }
 Semaphore::~Semaphore() { check_unused(guard_, waiting_, "a semaphore"); }
 
@@ -201,14 +202,14 @@ WaitGroup::~WaitGroup() { check_unused(guard_, waiting_, "a wait group"); }
 
 void WaitGroup::add(std::uint64_t count) {
   const std::lock_guard lock(guard_);
-  if (count > UINT64_MAX - count_) misuse("a wait group would count beyond what it can");
+  if (count > UINT64_MAX - count_) misuse("the count of a wait group would overflow");
   count_ += count;
 }
 void WaitGroup::done(std::uint64_t count) {
   guard_.lock();
   if (count > count_) {
     guard_.unlock();
-    misuse("more was done than the wait group was told of");
+    misuse("done() was called for more than the wait group counts");
   }
   count_ -= count;
   if (count_ > 0) {

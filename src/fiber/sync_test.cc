@@ -39,7 +39,7 @@ TEST(Mutex, ExcludesOnManyWorkers) {
   });
 }
 
-// Contract: F-25. Waiting does not block the worker: with one worker, the holder sleeps and others go on.
+// Contract: F-25. Waiting does not block the thread worker: with one, the holder sleeps and others run.
 TEST(Mutex, WaitingDoesNotBlockTheWorker) {
   Runtime runtime({.worker_count = 1});
   runtime.run([] {
@@ -260,7 +260,7 @@ TEST(Event, LetsAllGo) {
       EXPECT_EQ(passed.load(), 0);
       EXPECT_FALSE(event.wait_for(1us));
       event.set();
-      event.reset();  // Those who waited go on nevertheless.
+      event.reset();  // The tasks that waited continue nevertheless.
     });
     EXPECT_EQ(passed.load(), 20);
     EXPECT_FALSE(event.is_set());

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "fiber/baton.h"
 #include "fiber/runtime_core.h"
 #include "fiber/waiting.h"
 #include "rota/fiber/both.h"
@@ -13,18 +14,18 @@ namespace rota::fiber::detail {
 
 namespace {
 
-// Record::registry holds when a sampled task became ready, until it runs: units of 16 ns, modulo 2^31 (34 s).
+// Until a sampled task runs, TaskRecord::registry holds when it became ready: in units of 16 ns, modulo 2^31 (34 s).
 constexpr int kSampleShift = 4;
 
 std::uint32_t sample_time(const RuntimeCore* runtime) {
   // Never kNoEntry: that would be all ones.
-  return Record::kSampled | (static_cast<std::uint32_t>(runtime->now() >> kSampleShift) & 0x7ffffffe);
+  return TaskRecord::kSampled | (static_cast<std::uint32_t>(runtime->now() >> kSampleShift) & 0x7ffffffe);
 }
 
-void take_sample(Worker* worker, Record* record) {
+void take_sample(ThreadWorker* worker, TaskRecord* record) {
   const std::uint32_t ticks =
       (sample_time(worker->runtime) - record->registry.load(std::memory_order_relaxed)) & 0x7fffffff;
-  record->registry.store(Record::kNoEntry, std::memory_order_relaxed);
+  record->registry.store(TaskRecord::kNoEntry, std::memory_order_relaxed);
   const std::uint64_t latency_ns = static_cast<std::uint64_t>(ticks) << kSampleShift;
   Counters& counters = worker->counters;
   counters.latency_samples.add(1);
@@ -34,16 +35,16 @@ void take_sample(Worker* worker, Record* record) {
   counters.latency_log2[bucket].add(1);
 }
 
-// Calls the task, or ends it unrun if it is cancelled. On the stack that the caller is on.
-void execute(Worker* worker, Record* record) {
+// Calls the task on the current stack, or ends it without running if it is cancelled.
+void execute(ThreadWorker* worker, TaskRecord* record) {
   if (!record->plain_entry()) take_sample(worker, record);
   if (cancelled_before_run(worker, record)) {
     record->act(record, Action::kDropClosure);
-    record->flags |= Record::kFlagNeverRan;
+    record->flags |= TaskRecord::kFlagNeverRan;
     return;
   }
   Fiber* fiber = worker->fiber;
-  Record* outer = fiber->task;
+  TaskRecord* outer = fiber->task;
   fiber->task = record;
   set_state(record, TaskState::kRunning);
   event(worker, Event::kStart, record->id);
@@ -53,13 +54,13 @@ void execute(Worker* worker, Record* record) {
 
 }  // namespace
 
-void sample_spawn(Record* record) {
+void sample_spawn(TaskRecord* record) {
   record->registry.store(sample_time(current_worker()->runtime), std::memory_order_relaxed);
 }
 
-void capture_exception(Record* record, std::exception_ptr* slot) {
+void capture_exception(TaskRecord* record, std::exception_ptr* slot) {
   ::new (static_cast<void*>(slot)) std::exception_ptr(std::current_exception());
-  Worker* worker = current_worker();
+  ThreadWorker* worker = current_worker();
   bool cancelled = false;
   if (cancelled_now(worker)) {
     try {
@@ -69,42 +70,42 @@ void capture_exception(Record* record, std::exception_ptr* slot) {
     } catch (...) {  // Any other exception is a failure, cancelled or not.
     }
   }
-  record->flags |= cancelled ? Record::kFlagCancelled : Record::kFlagFailed;
+  record->flags |= cancelled ? TaskRecord::kFlagCancelled : TaskRecord::kFlagFailed;
 }
 
-void throw_outcome(Record* record, std::exception_ptr* slot) {
+void throw_outcome(TaskRecord* record, std::exception_ptr* slot) {
   const std::uint8_t flags = record->flags;
   std::exception_ptr error;
-  if ((flags & (Record::kFlagFailed | Record::kFlagCancelled)) != 0) error = *slot;
+  if ((flags & (TaskRecord::kFlagFailed | TaskRecord::kFlagCancelled)) != 0) error = *slot;
   const auto reason = static_cast<CancelReason>(record->cancel.load(std::memory_order_relaxed) & 0x0f);
   record->act(record, Action::kDropResult);
   free_record(current_worker(), record);
-  if ((flags & Record::kFlagBudget) != 0 && (flags & Record::kFlagFailed) == 0) throw BudgetExhausted();
+  if ((flags & TaskRecord::kFlagBudget) != 0 && (flags & TaskRecord::kFlagFailed) == 0) throw BudgetExhausted();
   if (error != nullptr) std::rethrow_exception(error);
-  if ((flags & Record::kFlagOverflow) != 0) {
+  if ((flags & TaskRecord::kFlagOverflow) != 0) {
     throw_error(ErrorCode::kStackOverflow, "the task's stack overflowed; raise Config::stack_bytes or recurse less");
   }
   throw Cancelled(reason == CancelReason::kNone ? CancelReason::kParent : reason);
 }
 
 void throw_no_task() {
-  throw_error(ErrorCode::kFailedPrecondition, "this handle has no task: its result was taken already, or it was moved");
+  throw_error(ErrorCode::kFailedPrecondition, "this handle has no task: its result was already taken, or it was moved");
 }
 
-TaskState observed_state(const Record* record) {
+TaskState observed_state(const TaskRecord* record) {
   const TaskState state = record->state.load(std::memory_order_acquire);
   if (is_terminal(state) || state == TaskState::kCompleting) return state;
   return (record->cancel.load(std::memory_order_relaxed) & 0x0f) != 0 ? TaskState::kCancelling : state;
 }
 
-void await_canceller(Record* record) {
-  // Acquire, partner: cancel_task()'s last store. It holds spin locks only, so this is short.
-  for (ShortWait pause; (record->cancel.load(std::memory_order_acquire) & Record::kCancelBusy) != 0;) pause.round();
+void await_canceller(TaskRecord* record) {
+  // Acquire, partner: cancel_task()'s last store. It holds only spin locks, so this is short.
+  for (ShortWait pause; (record->cancel.load(std::memory_order_acquire) & TaskRecord::kCancelBusy) != 0;) pause.round();
 }
 
-// The task's function is over, or was never called. Stores the end, tells who waits, leaves the nursery -- last,
-// because the nursery may be gone then.
-void finish_task(Worker* worker, Record* record) {
+// The task's function has returned, or was never called. Stores the end, wakes the waiter, and leaves the nursery; that
+// comes last, because the nursery may be gone then.
+void finish_task(ThreadWorker* worker, TaskRecord* record) {
   NurseryCore* nursery = record->nursery;
   RuntimeCore* runtime = worker->runtime;
   TaskState end = TaskState::kCompleted;
@@ -113,25 +114,26 @@ void finish_task(Worker* worker, Record* record) {
     settle_meter(worker, record);
     record->meter = 0;  // Not again.
   }
-  if ((record->flags & (Record::kFlagFailed | Record::kFlagOverflow)) != 0) {
+  if ((record->flags & (TaskRecord::kFlagFailed | TaskRecord::kFlagOverflow)) != 0) {
     end = TaskState::kFailed;
     child_failed(nursery, record);
-  } else if ((record->flags & (Record::kFlagCancelled | Record::kFlagNeverRan)) != 0) {
+  } else if ((record->flags & (TaskRecord::kFlagCancelled | TaskRecord::kFlagNeverRan)) != 0) {
     end = TaskState::kCancelled;
   }
-  // A task that was left without unwinding may have been in a handler, which is now nobody's.
-  if ((record->flags & (Record::kFlagOverflow | Record::kFlagNeverRan)) != 0 && worker->fiber->task == nullptr) {
+  // A task that was left without unwinding may have been in a handler, whose exception must be forgotten.
+  if ((record->flags & (TaskRecord::kFlagOverflow | TaskRecord::kFlagNeverRan)) != 0 &&
+      worker->fiber->task == nullptr) {
     *worker->exceptions = {};
   }
   event(worker, Event::kComplete, record->id, static_cast<std::uint32_t>(end));
-  // Up to here it can be done again if something throws (finish_after_fault); nothing throws from here on.
+  // Everything up to here can be repeated if something throws (finish_after_fault); nothing throws from here on.
   Counters& counters = worker->counters;
   (end == TaskState::kCompleted ? counters.completed
    : end == TaskState::kFailed  ? counters.failed
                                 : counters.cancelled)
       .add(1);
-  if ((record->flags & Record::kFlagDetached) != 0) {
-    record->act(record, Action::kDropResult);  // A user's destructor: it may park, and wake on another worker.
+  if ((record->flags & TaskRecord::kFlagDetached) != 0) {
+    record->act(record, Action::kDropResult);  // User code: it may park, and resume on another thread worker.
     free_record(current_worker(), record);
   } else {
     set_state(record, end);
@@ -142,7 +144,7 @@ void finish_task(Worker* worker, Record* record) {
       record->act(record, Action::kDropResult);
       free_record(current_worker(), record);
     } else if (before != kJoinNone) {
-      wake_joiner(runtime, record, before);
+      wake_joiner(record, before);
     }
   }
   child_done(runtime, nursery, current_worker()->fiber);
@@ -150,29 +152,30 @@ void finish_task(Worker* worker, Record* record) {
 
 namespace {
 
-// The runtime threw while it ran or finished `record`. It ends with the outcome that it has, or as Failed.
-[[gnu::cold]] void finish_after_fault(Record* record, Fiber* fiber, Record* outer) {
+// The runtime threw while it ran or finished `record`. The task ends with the outcome that it has, or as Failed.
+[[gnu::cold]] void finish_after_fault(TaskRecord* record, Fiber* fiber, TaskRecord* outer) {
   constexpr std::uint8_t kHasOutcome =
-      Record::kFlagFailed | Record::kFlagCancelled | Record::kFlagOverflow | Record::kFlagNeverRan;
+      TaskRecord::kFlagFailed | TaskRecord::kFlagCancelled | TaskRecord::kFlagOverflow | TaskRecord::kFlagNeverRan;
   fiber->task = outer;
   if (record->state.load(std::memory_order_relaxed) != TaskState::kCompleting && (record->flags & kHasOutcome) == 0) {
     record->act(record, Action::kDropClosure);  // act(kRun) destroys it last.
-    ::new (static_cast<void*>(&static_cast<ResultRecord<void>*>(record)->error)) std::exception_ptr(
-        std::make_exception_ptr(FiberError(Error{ErrorCode::kWorkerPanic, "the worker that ran the task failed"})));
-    record->flags |= Record::kFlagFailed;
+    ::new (static_cast<void*>(&static_cast<ResultRecord<void>*>(record)->error))
+        std::exception_ptr(std::make_exception_ptr(
+            FiberError(Error{ErrorCode::kWorkerPanic, "the thread worker that ran the task failed"})));
+    record->flags |= TaskRecord::kFlagFailed;
   }
   try {
     finish_task(current_worker(), record);
   } catch (...) {
-    ROTA_ASSERT(false, "a worker failed twice while it finished task ", record->id);
+    ROTA_ASSERT(false, "a thread worker failed twice while it finished task ", record->id);
   }
 }
 
 }  // namespace
 
-void run_task(Worker* worker, Record* record) {
+void run_task(ThreadWorker* worker, TaskRecord* record) {
   Fiber* fiber = worker->fiber;
-  Record* outer = fiber->task;
+  TaskRecord* outer = fiber->task;
   std::exception_ptr fault;
   try {
     execute(worker, record);
@@ -182,22 +185,22 @@ void run_task(Worker* worker, Record* record) {
     fault = std::current_exception();
   }
   finish_after_fault(record, fiber, outer);
-  // At the bottom of the stack is the loop: it gives up its thread. On top of a task, the fault ends here.
+  // At the bottom of the stack is the loop, which gives up its thread. On top of a task, the fault ends here.
   if (outer == nullptr) std::rethrow_exception(fault);
   current_worker()->runtime->worker_panics.fetch_add(1, std::memory_order_relaxed);
 }
 
-Record* begin_fork(Worker* worker, Fork* fork) {
-  auto* record = ::new (static_cast<void*>(fork + 1)) Record(fork->act, kFrameClass, 0);
+TaskRecord* begin_fork(ThreadWorker* worker, Fork* fork) {
+  auto* record = ::new (static_cast<void*>(fork + 1)) TaskRecord(fork->act, kFrameClass, 0);
   record->nursery = &fork->core;
   record->id = worker->counters.spawned.next();
   record->meter = 0;
   return record;
 }
 
-void run_in_place_slow(Worker* worker, Record* record) { run_task(worker, record); }
+void run_in_place_slow(ThreadWorker* worker, TaskRecord* record) { run_task(worker, record); }
 
-void drop_handle(Record* record) {
+void drop_handle(TaskRecord* record) {
   // acq_rel, partner: finish_task()'s exchange.
   const std::uintptr_t before = record->join.exchange(kJoinDetached, std::memory_order_acq_rel);
   if (before != kJoinDone) return;
@@ -209,78 +212,62 @@ void drop_handle(Record* record) {
 
 namespace {
 
-constexpr std::uintptr_t kOutsideTag = 4;  // The waiter is a thread: an OutsideWaiter*.
-
-struct alignas(8) OutsideWaiter {  // Aligned so that the tag's bit is free.
-  sync::Futex done{0};
-};
+constexpr const char* kWaitsForTask = "a task";
+constexpr std::uintptr_t kOutsideTag = 4;  // In TaskRecord::join: the waiter is a thread, and this is its Baton*.
+static_assert(alignof(Baton) > kOutsideTag);
 
 struct JoinWait {
-  Record* record;
+  TaskRecord* record;
   Fiber* fiber;
-  Nanoseconds deadline;  // kNever without a limit. The timer starts after the switch: fired earlier, it wakes nobody.
+  Nanoseconds deadline;  // kNever without a limit. The timer starts after the switch.
   WakeTimer timer{};
   bool published = false;
 };
 
-bool publish_join(Worker* worker, void* argument) {
+bool publish_join(ThreadWorker* worker, void* argument) {
   auto* wait = static_cast<JoinWait*>(argument);
   if (!publish_waiter(wait->record, reinterpret_cast<std::uintptr_t>(wait->fiber))) return false;
-  // The fiber is not resumed before this returns, so its frame is still there.
+  // The fiber is not resumed before this returns, so its frame is valid.
   wait->published = true;
   if (wait->deadline != kNever) wait->timer.arm(worker->runtime, wait->fiber, wait->deadline);
   return true;
 }
 
-bool join_outside(Record* record, const std::chrono::nanoseconds* timeout) {
-  OutsideWaiter waiter;
-  static_assert(alignof(OutsideWaiter) > kOutsideTag);
-  const std::uintptr_t word = reinterpret_cast<std::uintptr_t>(&waiter) | kOutsideTag;
+bool join_outside(TaskRecord* record, const std::chrono::nanoseconds* timeout) {
+  Baton baton;
+  const std::uintptr_t word = reinterpret_cast<std::uintptr_t>(&baton) | kOutsideTag;
   if (!publish_waiter(record, word)) return true;
-  const auto start = std::chrono::steady_clock::now();
-  while (waiter.done.value.load(std::memory_order_acquire) == 0) {
-    if (timeout == nullptr) {
-      waiter.done.wait(0);
-      continue;
-    }
-    const auto left = *timeout - (std::chrono::steady_clock::now() - start);
-    if (left.count() > 0) {
-      waiter.done.wait(0, left);
-      continue;
-    }
+  if (timeout != nullptr && baton.wait_for(*timeout, kWaitsForTask) != Baton::End::kPosted) {
     std::uintptr_t expected = word;
     if (record->join.compare_exchange_strong(expected, kJoinNone, std::memory_order_acq_rel)) return false;
-    while (waiter.done.value.load(std::memory_order_acquire) == 0) waiter.done.wait(0);  // It is being told just now.
+    // The finisher has taken the baton out of the word and is about to post it.
   }
+  baton.wait_uncancellable(kWaitsForTask);
   return true;
 }
 
 }  // namespace
 
-void wake_joiner(RuntimeCore* runtime, Record* record, std::uintptr_t waiter) {
+void wake_joiner(TaskRecord* record, std::uintptr_t waiter) {
   if ((waiter & kOutsideTag) != 0) {
-    auto* outside = reinterpret_cast<OutsideWaiter*>(waiter & ~kOutsideTag);
-    // The waiting thread may be gone with its frame right after the store; a wake of a dead address wakes nobody.
-    sync::Atomic<std::uint32_t>& word = outside->done.value;
-    word.store(1, std::memory_order_release);
-    sync::futex_wake(word, 1);
+    reinterpret_cast<Baton*>(waiter & ~kOutsideTag)->post();
     return;
   }
   auto* fiber = reinterpret_cast<Fiber*>(waiter);
   if (claim_wake(fiber, WakeReason::kDone)) {
-    schedule(runtime, fiber);  // The record may be gone.
+    schedule(fiber);  // The record may be gone.
     return;
   }
   release_waiter(record);
 }
 
-bool join_slow(Record* record, const std::chrono::nanoseconds* timeout) {
+bool join_slow(TaskRecord* record, const std::chrono::nanoseconds* timeout) {
   if (is_terminal_now(record)) return true;
-  Worker* worker = current_worker();
+  ThreadWorker* worker = current_worker();
   if (worker == nullptr) return join_outside(record, timeout);
   Fiber* self = worker->fiber;
   RuntimeCore* runtime = worker->runtime;
-  // In deterministic mode a join runs its task in place half of the times, so that both ways are exercised.
+  // In deterministic mode a join runs its task in place in half of the cases, so that both paths are exercised.
   if (timeout == nullptr && (worker->hooks & kHookDeterministic) != 0 && self->scope == record->nursery &&
       worker->deque.peek() == item_of(record) && runtime->order.below(2) == 0) {
     if (pop_item(worker) == item_of(record)) {
@@ -290,7 +277,7 @@ bool join_slow(Record* record, const std::chrono::nanoseconds* timeout) {
   }
   if (timeout != nullptr && timeout->count() <= 0) return false;
   JoinWait wait{record, self, deadline_of(runtime, timeout)};
-  const WakeReason reason = park(worker, publish_join, &wait, true, "a task");
+  const WakeReason reason = park(worker, publish_join, &wait, true, kWaitsForTask);
   wait.timer.disarm(runtime);
   if (reason != WakeReason::kDone) {
     if (wait.published) withdraw_waiter(record, reinterpret_cast<std::uintptr_t>(self));
@@ -304,12 +291,12 @@ bool join_slow(Record* record, const std::chrono::nanoseconds* timeout) {
 // -------------------------------------------------------------------------------------------------------------- fork
 
 void join_fork(Fork* fork) {
-  Result<void> closed = close_slow(&fork->core);  // Publishes what the child wrote: its end is counted with release.
+  Result<void> closed = close_slow(&fork->core);  // Makes the child's writes visible: its end is counted with release.
   if (closed.ok()) {
     dispose_nursery(&fork->core);
     return;
   }
-  fork->act(reinterpret_cast<Record*>(fork + 1), Action::kDropResult);
+  fork->act(reinterpret_cast<TaskRecord*>(fork + 1), Action::kDropResult);
   throw_close(std::move(closed).take_error(), &fork->core);
 }
 
@@ -317,14 +304,14 @@ void abandon_fork(Fork* fork) {
   const bool closed = fork->core.owner == nullptr;
   const bool called = fork->core.local == 0;
   if (!closed && called) {
-    Worker* worker = current_worker();
+    ThreadWorker* worker = current_worker();
     worker->counters.spawned.add(1);
     (cancelled_now(worker) ? worker->counters.cancelled : worker->counters.failed).add(1);
   }
   try {
     fail_scope(&fork->core);
   } catch (...) {
-    if (!closed && !called) fork->act(reinterpret_cast<Record*>(fork + 1), Action::kDropResult);
+    if (!closed && !called) fork->act(reinterpret_cast<TaskRecord*>(fork + 1), Action::kDropResult);
     throw;
   }
 }
@@ -333,17 +320,17 @@ void finish_fork(Fork* fork) { finish_slow(&fork->core); }
 
 // ------------------------------------------------------------------------------------------------------------ cancel
 
-void cancel_task(Record* record, CancelReason reason) {
+void cancel_task(TaskRecord* record, CancelReason reason) {
   std::uint8_t none = 0;
-  const auto mark = static_cast<std::uint8_t>(static_cast<std::uint8_t>(reason) | Record::kCancelBusy);
+  const auto mark = static_cast<std::uint8_t>(static_cast<std::uint8_t>(reason) | TaskRecord::kCancelBusy);
   if (!record->cancel.compare_exchange_strong(none, mark, std::memory_order_seq_cst)) return;
-  heavy_fence();  // Partner: the light_fence() before a task's end looks at `cancel`.
-  if (Worker* worker = current_worker(); worker != nullptr) {
+  heavy_fence();  // Partner: the light_fence() before finish_task() reads `cancel`.
+  if (ThreadWorker* worker = current_worker(); worker != nullptr) {
     event(worker, Event::kCancel, record->id, static_cast<std::uint32_t>(reason));
   }
-  // Not terminal now: the task cannot leave its nursery before the mark is gone, so the nursery is alive.
+  // If it is not terminal now, the task cannot leave its nursery before the mark is removed, so the nursery is alive.
   if (!is_terminal(record->state.load(std::memory_order_acquire))) cancel_from_handle(record);
-  record->cancel.fetch_and(static_cast<std::uint8_t>(~Record::kCancelBusy), std::memory_order_release);
+  record->cancel.fetch_and(static_cast<std::uint8_t>(~TaskRecord::kCancelBusy), std::memory_order_release);
 }
 
 }  // namespace rota::fiber::detail

@@ -87,7 +87,8 @@ TEST(TaskStates, CancellingUntilItEnds) {
   });
 }
 
-// Contract: F-1, F-7. Whoever sees the terminal state sees the result: many tasks, polled from another worker.
+// Contract: F-1, F-7. A thread that sees the terminal state sees the result: many tasks, polled from another thread
+// worker.
 TEST(Task, ResultIsThereBeforeItsState) {
   Runtime runtime({.worker_count = 2});
   runtime.run([] {
@@ -146,7 +147,7 @@ TEST(Task, PollGivesNothingWhileItRuns) {
   });
 }
 
-// Contract: F-2. wait_for() gives up in time, and the task goes on. In virtual time, so that nothing sleeps.
+// Contract: F-2. wait_for() gives up in time, and the task continues. In virtual time, so that nothing sleeps.
 TEST(Task, WaitForGivesUpInTime) {
   Runtime runtime({.worker_count = 2, .deterministic_seed = 3});
   runtime.run([] {
@@ -214,7 +215,7 @@ TEST(Task, OneWorkerMakesProgress) {
   EXPECT_EQ(sum, 99);
 }
 
-// Contract: F-3. An exception is an outcome; workers and process go on.
+// Contract: F-3. An exception is an outcome; thread workers and process continue.
 TEST(Task, ExceptionIsItsOutcome) {
   Runtime runtime({.worker_count = 2});
   for (int i = 0; i < 200; ++i) {
@@ -262,7 +263,7 @@ TEST(Task, WaitingInACatchBlockKeepsTheException) {
   }
 }
 
-// Contract: F-2. A task may wait for a task of another runtime: each goes on where it belongs.
+// Contract: F-2. A task may wait for a task of another runtime: each resumes in its own runtime.
 TEST(Task, WaitsAcrossRuntimes) {
   Runtime first({.worker_count = 2});
   Runtime second({.worker_count = 2});
@@ -330,7 +331,7 @@ TEST(Task, ThreadsOutsideWait) {
   EXPECT_EQ(sum.load(), 8 * 4950 + 100 * 28);
 }
 
-// Contract: F-2, F-25. A limit beyond what the clock can show is no limit.
+// Contract: F-2, F-25. A limit beyond the range of the clock means no limit.
 TEST(Task, ALimitBeyondTheClockIsNone) {
   for (const std::uint64_t seed : {1U, 2U}) {
     Runtime runtime({.worker_count = 2, .deterministic_seed = seed});

@@ -1,4 +1,4 @@
-// What tests of waiting share.
+// Shared by tests of waiting.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,10 +10,10 @@
 
 namespace rota::fiber {
 
-// A runtime costs ThreadSanitizer as much as a hundred of them otherwise.
+// Under ThreadSanitizer a runtime costs as much as a hundred otherwise.
 inline constexpr std::uint64_t kSeeds = ROTA_TSAN ? 4 : 40;
 
-// Runs the body once on real workers (seed 0) and under some seeds in deterministic mode.
+// Runs the body once on real thread workers (seed 0) and under some seeds in deterministic mode.
 template <class F>
 void in_all_modes(F&& body, std::uint64_t first_seed = 0, Profile profile = Profile::kOpen) {
   for (std::uint64_t seed = first_seed; seed <= kSeeds && !::testing::Test::HasFailure(); ++seed) {
@@ -24,7 +24,7 @@ void in_all_modes(F&& body, std::uint64_t first_seed = 0, Profile profile = Prof
     runtime.run(body);
   }
 }
-// Only in deterministic mode: where a sleep lasts until everything that can run has run.
+// Only in deterministic mode, where a sleep lasts until everything that can run has run.
 template <class F>
 void in_virtual_time(F&& body) {
   in_all_modes(body, 1);

@@ -29,7 +29,7 @@ bool Timers::remove(Timer* timer) {
     return true;
   }
   lock_.unlock();
-  // Firing on another worker just now, or fired: wait for the few instructions that are left.
+  // It is firing on another thread worker, or has fired: wait for the few remaining instructions.
   // Acquire, partner: fire_due()'s release.
   for (ShortWait pause; !timer->done.load(std::memory_order_acquire);) pause.round();
   return false;
@@ -48,7 +48,8 @@ std::uint32_t Timers::fire_due(Nanoseconds now) {
     timer->index = Timer::kFiring;
     publish_next();
     lock_.unlock();
-    // A firing timer's memory stays until `done`; the callback may end the wait of its owner, who then waits for it.
+    // The memory of a firing timer stays valid until `done`; the callback may end the wait of its owner, which then
+    // waits for `done`.
     timer->fire(timer);
     timer->done.store(true, std::memory_order_release);
     ++fired;

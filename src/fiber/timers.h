@@ -1,8 +1,8 @@
-// The runtime's timers: a four-way heap of timers that live in their users' frames.
+// The runtime's timers: a four-way heap of timers that are stored in their users' frames.
 //
-// A timer fires once, on whichever worker polls next after its time, by calling fire(timer) outside the lock.
-// remove() returns only when the timer will not fire any more and is not firing: then its memory may go.
-// Equal times fire in the order in which they were added, so that virtual time is deterministic.
+// A timer fires once, on the thread worker that polls next after its time, by calling fire(timer) outside the lock.
+// remove() returns only when the timer will not fire any more and is not firing: then its memory may be released.
+// Timers with equal times fire in the order in which they were added, so virtual time is deterministic.
 //
 // Thread safety: all members, from any thread; fire callbacks must not block and must not add() under a lock that they
 // take in fire.
@@ -25,7 +25,7 @@ struct Timer {
   void (*fire)(Timer*) = nullptr;
   void* context = nullptr;
   std::uint64_t sequence = 0;
-  std::size_t index = 0;  // In the heap, or one of the marks below.
+  std::size_t index = 0;  // Index in the heap, or one of the marks below.
   static constexpr std::size_t kIdle = SIZE_MAX;
   static constexpr std::size_t kFiring = SIZE_MAX - 1;
   sync::Atomic<bool> done{true};  // False from add() until removed or fired.
@@ -33,13 +33,13 @@ struct Timer {
 
 class Timers {
  public:
-  // Returns true if it is the earliest now: whoever sleeps until the old earliest must be woken.
+  // Returns true if it is now the earliest: a thread that sleeps until the previous earliest must be woken.
   bool add(Timer* timer);
-  // True if it was taken out before it fired.
+  // True if it was removed before it fired.
   bool remove(Timer* timer);
-  // Fires everything due at `now`. Returns how many.
+  // Fires all timers due at `now`. Returns their number.
   std::uint32_t fire_due(Nanoseconds now);
-  // When the earliest is due, or kNever. One relaxed load.
+  // When the earliest timer is due, or kNever. One relaxed load.
   [[nodiscard]] Nanoseconds next() const { return next_.load(std::memory_order_seq_cst); }
   [[nodiscard]] std::size_t size();
 

@@ -1,4 +1,4 @@
-// What a CancelToken refers to.
+// The shared state of a CancelToken.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,8 @@
 
 namespace rota::fiber::detail {
 
-// Callbacks and children are taken out under the mutex and used outside it, so that a callback may do anything,
-// including adding callbacks and dropping tokens. A child is known weakly: a token nobody holds is not kept for it.
+// Callbacks and children are removed under the mutex and used outside it, so a callback may do anything, including
+// adding callbacks and dropping tokens. Children are weak references: a token that nobody holds is not kept alive.
 struct TokenState {
   sync::Mutex mutex;
   sync::CondVar idle;
@@ -23,11 +23,11 @@ struct TokenState {
   };
   std::vector<Callback> callbacks;
   std::vector<std::weak_ptr<TokenState>> children;
-  std::uint64_t running_id = 0;  // The callback that runs just now, and on which thread.
+  std::uint64_t running_id = 0;  // The running callback, and its thread.
   std::size_t running_thread = 0;
 };
 
-// True for the call that cancelled it.
+// True for the call that cancelled the token.
 bool cancel_token(const std::shared_ptr<TokenState>& token, CancelReason reason);
 
 }  // namespace rota::fiber::detail

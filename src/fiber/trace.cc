@@ -13,7 +13,7 @@ namespace rota::fiber {
 namespace detail {
 
 Trace::Trace(std::uint32_t workers, std::size_t events_a_worker) : capacity_(events_a_worker), rings_(workers + 1) {
-  // Not written here: pages are taken from the system as the ring fills.
+  // Not written here, so that pages are taken from the system as the ring fills.
   for (Ring& ring : rings_) ring.slots = std::make_unique_for_overwrite<TraceEvent[]>(capacity_);
 }
 
@@ -46,13 +46,13 @@ Trace::Snapshot Trace::read() const {
   return snapshot;
 }
 
-void note_event(Worker* worker, Event what, std::uint64_t id, std::uint32_t detail) {
+void note_event(ThreadWorker* worker, Event what, std::uint64_t id, std::uint32_t detail) {
   RuntimeCore& runtime = *worker->runtime;
   if (runtime.fault != nullptr) {
     if (what == Event::kStart) runtime.fault(worker, FaultPoint::kStart);
     if (what == Event::kComplete) runtime.fault(worker, FaultPoint::kFinish);
   }
-  // The hash does not see what is noted only while tracing, so that tracing does not change it.
+  // The hash ignores events that are only recorded while tracing, so that tracing does not change it.
   if (runtime.deterministic && what < kFirstUnhashed) {
     const std::uint64_t words[4] = {runtime.event_hash,
                                     static_cast<std::uint64_t>(what) | static_cast<std::uint64_t>(worker->index) << 8,
@@ -80,7 +80,7 @@ Result<TraceSummary> write_trace(Runtime& runtime, std::ostream& out) {
   const detail::Trace* trace = runtime.core()->trace.get();
   if (trace == nullptr) {
     return Error{ErrorCode::kFailedPrecondition,
-                 "this runtime records no trace; make it with Config::trace_events > 0"};
+                 "this runtime records no trace; create it with Config::trace_events > 0"};
   }
   const detail::Trace::Snapshot snapshot = trace->read();
   detail::write_json(snapshot, trace->tracks(), out);

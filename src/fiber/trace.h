@@ -1,11 +1,11 @@
-// What a tracing runtime records: a bounded ring of events for each worker, and one for threads outside (F-31).
+// The recorded events of a tracing runtime: a bounded ring per thread worker, and one for outside threads (F-31).
 //
 // Invariants:
-//   (1) A ring holds at most its capacity; the oldest event makes room, and is counted.
-//   (2) `sequence` is drawn from one counter, so that events are in an order that respects what happened before what,
-//       whatever the clock's resolution; within a ring it ascends.
-// Thread safety: record() by the ring's worker (any thread for the outside ring), read() by anyone: a spin lock a ring,
-// taken only while tracing, and a leaf of the order of locks.
+//   (1) A ring holds at most its capacity; when it is full, the oldest event is dropped and counted.
+//   (2) `sequence` is drawn from one counter, so the order of events respects causality at any resolution of the clock;
+//       within a ring it ascends.
+// Thread safety: record() by the ring's thread worker (any thread for the outside ring), read() by any thread: one spin
+// lock per ring, taken only while tracing, and a leaf in the lock order.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@ struct TraceEvent {
   std::uint64_t sequence;
   Nanoseconds at;
   std::uint64_t id;       // Of the task; 0 for none.
-  const Fiber* fiber;     // The stack that it happened on; null outside. Never dereferenced.
-  const char* waits_for;  // kBlock: what for; a string that lives for ever.
+  const Fiber* fiber;     // The stack on which it happened; null outside. Never dereferenced.
+  const char* waits_for;  // For kBlock: what it waits for; a string literal.
   std::uint32_t detail;   // See Event.
-  std::uint32_t track;    // The worker's index; the worker count for outside.
+  std::uint32_t track;    // The thread worker's index; the number of thread workers for outside.
   Event what;
 };
 
@@ -39,8 +39,8 @@ class Trace {
     std::vector<TraceEvent> events;  // In order; complete from the first one on.
     std::uint64_t dropped = 0;
   };
-  // A copy of what there is, without what is older than the first event that every ring still has: before that, the
-  // picture would have holes.
+  // A copy of the events, without those that are older than the first event that every ring still has, because the
+  // trace would be incomplete before it.
   [[nodiscard]] Snapshot read() const;
   [[nodiscard]] std::uint32_t tracks() const { return static_cast<std::uint32_t>(rings_.size()); }
 
@@ -48,7 +48,7 @@ class Trace {
   struct alignas(sync::kCacheLineBytes) Ring {
     mutable SpinLock lock;
     std::unique_ptr<TraceEvent[]> slots;
-    std::uint64_t count = 0;  // Ever recorded; the newest is at (count - 1) % capacity_.
+    std::uint64_t count = 0;  // Total number recorded; the newest is at (count - 1) % capacity_.
   };
 
   const std::size_t capacity_;

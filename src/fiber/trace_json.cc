@@ -1,39 +1,53 @@
-// Events to Chrome's JSON, which Perfetto reads: https://perfetto.dev/docs/getting-started/other-formats
+// Writes runtime events as Chrome trace JSON, which Perfetto reads:
+// https://perfetto.dev/docs/getting-started/other-formats
 //
-// Slices nest by track. A stack that parks takes all its slices off its track (the task that blocked, the scopes that
-// it has open, the tasks below it that joined it) and puts them on another when it goes on; so the writer keeps, for
-// each stack, which slices it has open.
-#include <charconv>
+// Slices nest within a track. A stack that parks removes all its slices from its track (the task that blocked, its open
+// scopes, the tasks below it that joined it) and adds them to another track when it resumes. Therefore the writer keeps
+// the list of open slices of each stack.
 #include <string_view>
 #include <unordered_map>
 
+#include "base/json_writer.h"
 #include "fiber/trace.h"
 
 namespace rota::fiber::detail {
 
 namespace {
 
-constexpr std::uint64_t kOutside = 0xffff;  // The upper part of the id of a task from outside.
+constexpr std::uint64_t kOutside = 0xffff;  // The upper part of the id of a task that was spawned from outside.
 
-// A task's name: the worker that spawned it and the how manieth of that worker it is.
+// A task's name: the thread worker that spawned it, and a number counted by that thread worker.
 std::string task_name(std::uint64_t id) {
   const std::uint64_t worker = id >> 48;
   const std::string number = std::to_string(id & 0xffffffffffff);
   return worker == kOutside ? "out." + number : std::to_string(worker) + "." + number;
 }
 
-class JsonWriter {
+// Microseconds with the nanoseconds as decimals. Exact, unlike a double.
+std::string microseconds(std::uint64_t ns) {
+  std::string text = std::to_string(ns / 1000) + ".000";
+  std::uint64_t rest = ns % 1000;
+  for (std::size_t i = text.size(); rest > 0; rest /= 10) text[--i] = static_cast<char>('0' + rest % 10);
+  return text;
+}
+
+// Writes the file, one event per line.
+class EventWriter {
  public:
-  explicit JsonWriter(std::ostream& out) : out_(out) {}
+  explicit EventWriter(std::ostream& out) : out_(out) {}
 
   void header(const Trace::Snapshot& snapshot, std::uint32_t tracks) {
-    out_ << "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"events\":" << snapshot.events.size()
-         << ",\"dropped\":" << snapshot.dropped << "},\"traceEvents\":[\n"
-         << R"({"ph":"M","pid":1,"tid":0,"name":"process_name","args":{"name":"rota"}})";
+    std::string data;
+    JsonWriter(data)
+        .begin_object()
+        .field("events", snapshot.events.size())
+        .field("dropped", snapshot.dropped)
+        .end_object();
+    out_ << R"({"displayTimeUnit":"ns","otherData":)" << data << ",\"traceEvents\":[\n";
+    metadata(0, "process_name", "rota");
     for (std::uint32_t track = 0; track < tracks; ++track) {
-      const std::string name = track + 1 == tracks ? "outside" : "worker " + std::to_string(track);
-      out_ << ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":" << track << R"(,"name":"thread_name","args":{"name":")" << name
-           << "\"}}";
+      out_ << ",\n";
+      metadata(track, "thread_name", track + 1 == tracks ? "outside" : "worker " + std::to_string(track));
     }
   }
   void footer() { out_ << "\n]}\n"; }
@@ -41,55 +55,55 @@ class JsonWriter {
   // `phase` B, E or i, with one argument if `key` is not empty.
   void event(char phase, const TraceEvent& at, std::string_view name, std::string_view key = {},
              std::string_view value = {}) {
-    begin(phase, at);
-    if (!name.empty()) string(",\"name\":", name);
-    if (phase == 'i') out_ << R"(,"s":"t")";
-    if (!key.empty()) {
-      out_ << ",\"args\":{";
-      string("", key);
-      string(":", value);
-      out_ << '}';
-    }
-    out_ << '}';
+    line(phase, at, [&](JsonWriter& json) {
+      if (!name.empty()) json.field("name", name);
+      if (phase == 'i') json.field("s", "t");
+      if (!key.empty()) json.key("args").begin_object().field(key, value).end_object();
+    });
   }
-  // An arrow from where it is `s`(tarted) to where it is `f`(inished).
+  // One end of an arrow: `s` where it starts, `f` where it finishes.
   void arrow(char phase, const TraceEvent& at, std::uint64_t id, std::string_view name) {
-    begin(phase, at);
-    string(",\"cat\":\"cause\",\"name\":", name);
-    if (phase == 'f') out_ << R"(,"bp":"e")";
-    out_ << ",\"id\":" << id << '}';
+    line(phase, at, [&](JsonWriter& json) {
+      json.field("cat", "cause").field("name", name);
+      if (phase == 'f') json.field("bp", "e");
+      json.field("id", id);
+    });
   }
 
  private:
-  void begin(char phase, const TraceEvent& at) {
-    char digits[32];
-    out_ << ",\n{\"ph\":\"" << phase << "\",\"pid\":1,\"tid\":" << at.track << ",\"ts\":";
-    // Microseconds, with the nanoseconds as decimals: exact, unlike a double.
-    const auto end = std::to_chars(digits, digits + sizeof digits, at.at / 1000).ptr;
-    out_.write(digits, end - digits);
-    const auto rest = static_cast<unsigned>(at.at % 1000);
-    const char decimals[4] = {'.', static_cast<char>('0' + rest / 100), static_cast<char>('0' + rest / 10 % 10),
-                              static_cast<char>('0' + rest % 10)};
-    out_.write(decimals, 4);
+  void metadata(std::uint32_t track, std::string_view kind, std::string_view name) {
+    line_.clear();
+    JsonWriter(line_)
+        .begin_object()
+        .field("ph", "M")
+        .field("pid", 1)
+        .field("tid", track)
+        .field("name", kind)
+        .key("args")
+        .begin_object()
+        .field("name", name)
+        .end_object()
+        .end_object();
+    out_ << line_;
   }
-  void string(std::string_view before, std::string_view text) {
-    out_ << before << '"';
-    for (const char c : text) {
-      if (c == '"' || c == '\\') {
-        out_ << '\\' << c;
-      } else if (static_cast<unsigned char>(c) < 0x20) {
-        out_ << ' ';
-      } else {
-        out_ << c;
-      }
+  template <class Members>
+  void line(char phase, const TraceEvent& at, const Members& members) {
+    line_.clear();
+    {
+      JsonWriter json(line_);
+      json.begin_object().field("ph", std::string_view(&phase, 1)).field("pid", 1).field("tid", at.track);
+      json.raw_field("ts", microseconds(static_cast<std::uint64_t>(at.at)));
+      members(json);
+      json.end_object();
     }
-    out_ << '"';
+    out_ << ",\n" << line_;
   }
 
   std::ostream& out_;
+  std::string line_;  // A member so that its memory is reused.
 };
 
-// What stands open on one stack, outermost first.
+// The open slices of one stack, outermost first.
 struct OpenStack {
   struct Slice {
     bool is_scope;
@@ -97,12 +111,12 @@ struct OpenStack {
   };
   std::vector<Slice> slices;
   bool parked = false;
-  std::uint32_t track = 0;  // Where its slices are open, unless parked.
+  std::uint32_t track = 0;  // The track of its open slices, unless it is parked.
 };
 
 class Slices {
  public:
-  explicit Slices(JsonWriter& json) : json_(json) {}
+  explicit Slices(EventWriter& json) : json_(json) {}
 
   void start(const TraceEvent& event) {
     OpenStack& stack = stacks_[event.fiber];
@@ -129,18 +143,18 @@ class Slices {
   }
   void open_scope(const TraceEvent& event) { push(event, stacks_[event.fiber], {true, event.id}); }
   void close_scope(const TraceEvent& event) { close(event, {true, event.id}, "", ""); }
-  // False if the task has no slice: it never ran, or its start is older than the trace.
+  // False if the task has no slice, because it never ran or its start is older than the trace.
   bool complete(const TraceEvent& event, std::string_view outcome) {
     return close(event, {false, event.id}, "outcome", outcome);
   }
-  // `event` will cause the start of its task.
+  // `event` causes the next start of its task.
   void cause(const TraceEvent& event, std::string_view name) {
     json_.arrow('s', event, event.sequence, name);
     causes_[event.id] = {event.sequence, name};
   }
-  // Closes what is still open, at the last event's time.
+  // Closes the slices that are still open, at the last event's time.
   void finish(TraceEvent last) {
-    // By track, not by address: the same trace gives the same file.
+    // By track, not by address, so that the same trace gives the same file.
     std::unordered_map<std::uint32_t, std::size_t> open_on;
     std::uint32_t tracks = 0;
     for (const auto& [fiber, stack] : stacks_) {
@@ -167,7 +181,7 @@ class Slices {
     stack.slices.push_back(slice);
     open(event, slice);
   }
-  // Closes `slice` and whatever is still open inside it (a scope that an exception left).
+  // Closes `slice` and the slices that are still open inside it (a scope that an exception left).
   bool close(const TraceEvent& event, OpenStack::Slice slice, std::string_view key, std::string_view value) {
     const auto found = stacks_.find(event.fiber);
     if (found == stacks_.end()) return false;
@@ -184,7 +198,7 @@ class Slices {
     return true;
   }
 
-  JsonWriter& json_;
+  EventWriter& json_;
   std::unordered_map<const Fiber*, OpenStack> stacks_;
   std::unordered_map<std::uint64_t, Cause> causes_;
 };
@@ -192,7 +206,7 @@ class Slices {
 }  // namespace
 
 void write_json(const Trace::Snapshot& snapshot, std::uint32_t tracks, std::ostream& out) {
-  JsonWriter json(out);
+  EventWriter json(out);
   Slices slices(json);
   json.header(snapshot, tracks);
   for (const TraceEvent& event : snapshot.events) {

@@ -20,9 +20,9 @@ struct Flaws {
   bool mark_late = false;             // The canceller looks for the wait first, and sets its mark then.
 };
 
-// One fiber that joins one task. Whoever claims the wait goes on as the fiber, as the worker does that takes it from
-// the deque. The canceller reaches the claim word through the nursery's registry, whose lock keeps it alive; what the
-// finisher touches of the fiber is kept alive by nothing but the protocol, and `frame` stands for it.
+// One fiber that joins one task. The thread that claims the wait continues as the fiber, like the thread worker that
+// takes it from the deque. The canceller reaches the claim word through the nursery's registry, whose lock keeps it
+// alive; only the protocol keeps alive what the finisher touches of the fiber, for which `frame` stands.
 class Joining {
  public:
   explicit Joining(Flaws flaws) : flaws_(flaws) {
@@ -81,7 +81,7 @@ class Joining {
   }
 
   const Flaws flaws_;
-  Record record_;
+  TaskRecord record_;
   ClaimWord claim_{kRunning};
   sync::Plain<int> context_{0};
   sync::Plain<bool> published_{false};

@@ -5,7 +5,7 @@
 namespace rota::fiber::detail {
 
 void throw_cancelled() {
-  if ((current_worker()->fiber->task->flags & Record::kFlagBudget) != 0) throw BudgetExhausted();
+  if ((current_worker()->fiber->task->flags & TaskRecord::kFlagBudget) != 0) throw BudgetExhausted();
   throw Cancelled(current_cancel_reason());
 }
 
@@ -22,7 +22,7 @@ void WakeTimer::arm(RuntimeCore* runtime, Fiber* waiter, Nanoseconds at) {
   timer.context = this;
   timer.fire = [](Timer* fired) {
     Fiber* timed_out = static_cast<WakeTimer*>(fired->context)->fiber;
-    wake(timed_out->home, timed_out, WakeReason::kTimeout);
+    wake(timed_out, WakeReason::kTimeout);
   };
   add_timer(runtime, &timer);
 }

@@ -1,4 +1,4 @@
-// Parking a fiber that is queued at a channel or a lock (rota/fiber/detail/waiting.h says how such a wait ends).
+// Parking a fiber that is queued at a channel or a lock (rota/fiber/detail/waiting.h describes how such a wait ends).
 #pragma once
 
 #include <chrono>
@@ -9,16 +9,16 @@
 
 namespace rota::fiber::detail {
 
-// The worker of the current task. Throws OutsideRuntime if there is no task: `what` needs one.
-inline Worker* waiting_worker(const char* what) {
-  Worker* worker = current_worker();
+// The thread worker of the current task. Throws OutsideRuntime if there is no task, which `what` needs.
+inline ThreadWorker* waiting_worker(const char* what) {
+  ThreadWorker* worker = current_worker();
   // Without a task: the loop's own stack, where the closures of ended tasks are destroyed.
   if (worker == nullptr || worker->fiber->task == nullptr) [[unlikely]]
     throw_outside_runtime(what);
   return worker;
 }
 
-// When a wait that begins now and lasts `timeout` ends; kNever without one.
+// The end of a wait that begins now and lasts `timeout`; kNever without one.
 Nanoseconds deadline_of(const RuntimeCore* runtime, const std::chrono::nanoseconds* timeout);
 
 // Wakes a fiber at `at`, with WakeReason::kTimeout.
@@ -27,32 +27,32 @@ struct WakeTimer {
   Fiber* fiber = nullptr;
   bool armed = false;
 
-  // In a Publish: the fiber is not resumed before that returns.
+  // Called in a Publish: the fiber is not resumed before that returns.
   void arm(RuntimeCore* runtime, Fiber* waiter, Nanoseconds at);
-  // After the wait. Returns only when the timer has let go of the fiber.
+  // Called after the wait. Returns only when the timer does not use the fiber any more.
   void disarm(RuntimeCore* runtime) {
     if (armed) runtime->timers.remove(&timer);
   }
 };
 
-// The task is in its nursery's registry, so that parking cannot fail. To be called before a lock is taken.
-inline bool registered(const Worker* worker) { return worker->fiber->task->has_entry(); }
-inline void register_current(const Worker* worker) { register_task(worker->fiber->task, worker->fiber); }
+// True if the task is in its nursery's registry, so that parking cannot fail. To be ensured before a lock is taken.
+inline bool registered(const ThreadWorker* worker) { return worker->fiber->task->has_entry(); }
+inline void register_current(const ThreadWorker* worker) { register_task(worker->fiber->task, worker->fiber); }
 
 template <class Lock>
 struct LockedWait {
   Lock* lock;
   bool published = false;
 
-  static bool publish(Worker* /*worker*/, void* argument) {
+  static bool publish(ThreadWorker* /*worker*/, void* argument) {
     auto* wait = static_cast<LockedWait*>(argument);
     wait->published = true;
     wait->lock->unlock();
     return true;
   }
-  // The end of a wait that was not claimed with kDone: it takes itself out.
+  // The end of a wait that was not claimed with kDone: removes the waiter.
   [[gnu::noinline]] void leave(WaitQueue& queue, Waiter& waiter) {
-    if (published) lock->lock();  // Else it was cancelled before it could wait, and has the lock.
+    if (published) lock->lock();  // Otherwise it was cancelled before it could wait, and has the lock.
     if (waiter.queued) queue.remove(&waiter);
     lock->unlock();
   }
@@ -64,13 +64,13 @@ struct TimedWait : LockedWait<Lock> {
   Nanoseconds deadline;
   WakeTimer timer{};
 
-  static bool publish(Worker* worker, void* argument) {
+  static bool publish(ThreadWorker* worker, void* argument) {
     auto* wait = static_cast<TimedWait*>(argument);
     wait->timer.arm(worker->runtime, wait->fiber, wait->deadline);
     return LockedWait<Lock>::publish(worker, static_cast<LockedWait<Lock>*>(wait));
   }
-  // Apart, so that a wait without a limit does not pay for the timer's place in its frame.
-  [[gnu::noinline]] static WakeReason park_until(Worker* worker, Lock& lock, WaitQueue& queue, Waiter& waiter,
+  // A separate function, so that a wait without a limit has no timer in its frame.
+  [[gnu::noinline]] static WakeReason park_until(ThreadWorker* worker, Lock& lock, WaitQueue& queue, Waiter& waiter,
                                                  Nanoseconds deadline, const char* waits_for) {
     RuntimeCore* runtime = worker->runtime;
     TimedWait wait{{&lock}, worker->fiber, deadline};
@@ -81,12 +81,11 @@ struct TimedWait : LockedWait<Lock> {
   }
 };
 
-// Queues `waiter`, which is the current fiber's, parks, and releases the lock as it does. Afterwards the waiter is out
-// of the queue and the lock is not held. kDone: waiter->outcome says how it ended. kTimeout, kCancelled: nothing was
-// handed to it.
-// REQUIRES: the lock is held; registered().
+// Queues `waiter`, which belongs to the current fiber, parks, and releases the lock after the switch. On return the
+// waiter is not in the queue and the lock is not held. kDone: waiter->outcome says how it ended. kTimeout, kCancelled:
+// nothing was passed to it. REQUIRES: the lock is held; registered().
 template <class Lock>
-WakeReason wait_in(Worker* worker, Lock& lock, WaitQueue& queue, Waiter& waiter, Nanoseconds deadline,
+WakeReason wait_in(ThreadWorker* worker, Lock& lock, WaitQueue& queue, Waiter& waiter, Nanoseconds deadline,
                    const char* waits_for) {
   waiter.fiber = worker->fiber;
   waiter.outcome = WaitOutcome::kNone;
@@ -96,17 +95,17 @@ WakeReason wait_in(Worker* worker, Lock& lock, WaitQueue& queue, Waiter& waiter,
   }
   LockedWait<Lock> wait{&lock};
   const WakeReason reason = park(worker, LockedWait<Lock>::publish, &wait, true, waits_for);
-  // Whoever claimed it with kDone has taken it out.
+  // The thread that claimed it with kDone has removed it.
   if (reason != WakeReason::kDone) [[unlikely]]
     wait.leave(queue, waiter);
   return reason;
 }
 
-// Queues the claimed for running. REQUIRES: no spin lock is held.
+// Schedules the claimed waiters. REQUIRES: no spin lock is held.
 inline void schedule_all(const Woken& woken) {
   for (Waiter* waiter = woken.first(); waiter != nullptr;) {
     Waiter* next = waiter->next;  // The frame may be gone once it is scheduled.
-    schedule(waiter->fiber->home, waiter->fiber);
+    schedule(waiter->fiber);
     waiter = next;
   }
 }

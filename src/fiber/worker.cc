@@ -1,8 +1,8 @@
-// The worker's loop, parking and waking fibers.
+// The loop of a thread worker, and parking and waking fibers.
 //
-// The loop runs on a pooled stack, not on the thread's own: it calls tasks directly, and when one blocks, that stack
-// is parked with the task on it and the worker goes on in the loop of a spare stack. To resume a parked fiber the loop
-// puts its own stack on the spare list and switches.
+// The loop runs on a pooled stack, not on the thread's own: it calls tasks directly, and when one blocks, that stack is
+// parked with the task on it and the thread worker continues in the loop of a spare stack. To resume a parked fiber the
+// loop puts its own stack on the spare list and switches.
 #include <sched.h>
 
 #include <algorithm>
@@ -17,10 +17,10 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-thread_local constinit rota::fiber::detail::Worker* rota_fiber_worker = nullptr;
+thread_local constinit rota::fiber::detail::ThreadWorker* rota_fiber_worker = nullptr;
 
-extern "C" [[gnu::noinline]] rota::fiber::detail::Worker* rota_fiber_worker_slow() noexcept {
-  asm volatile("");  // Not pure: the answer differs after a switch.
+extern "C" [[gnu::noinline]] rota::fiber::detail::ThreadWorker* rota_fiber_worker_slow() noexcept {
+  asm volatile("");  // Not pure: the result differs after a switch.
   return rota_fiber_worker;
 }
 
@@ -28,16 +28,16 @@ namespace rota::fiber::detail {
 
 namespace {
 
-constexpr std::uint32_t kFairness = 63;    // Every 64th step looks at the old and the shared first.
-constexpr std::uint32_t kMaxSpare = 64;    // Spare stacks a worker keeps; half go back to the pool beyond that.
+constexpr std::uint32_t kFairness = 63;    // Every 64th step checks the old and the shared work first.
+constexpr std::uint32_t kMaxSpare = 64;    // Spare stacks per thread worker; beyond that half return to the pool.
 constexpr std::uint32_t kStackBatch = 16;  // Stacks taken from the pool at a time.
-constexpr Nanoseconds kSearchNs = 50'000;  // About what a wake-up costs: search that long before sleeping.
-constexpr std::uint32_t kPollEvery = 16;   // Rounds of a search.
+constexpr Nanoseconds kSearchNs = 50'000;  // About the cost of a wake-up: search that long before sleeping.
+constexpr std::uint32_t kPollEvery = 16;   // In search rounds.
 constexpr Nanoseconds kFirstBackoffNs = 1'000;
 constexpr Nanoseconds kLastBackoffNs = 1'000'000;
 
-std::uint64_t draw(Worker* worker, std::uint64_t bound) {
-  // xoshiro256** in place; the bias of the multiplication is below 2^-32 for the bounds used here.
+std::uint64_t draw(ThreadWorker* worker, std::uint64_t bound) {
+  // xoshiro256**, inlined; the bias of the multiplication is below 2^-32 for the bounds used here.
   auto& s = worker->random;
   const std::uint64_t result = ((s[1] * 5) << 7 | (s[1] * 5) >> 57) * 9;
   const std::uint64_t t = s[1] << 17;
@@ -58,8 +58,8 @@ void inject(RuntimeCore* runtime, Fiber* fiber) {
   } while (!runtime->injected.compare_exchange_weak(head, fiber, std::memory_order_seq_cst));
 }
 
-// A woken fiber is never lost: without memory for the deque to grow it goes where none is needed.
-void push_or_inject(Worker* worker, Fiber* fiber) {
+// A woken fiber is never lost: without memory for the deque to grow, it goes to the inject list, which needs none.
+void push_or_inject(ThreadWorker* worker, Fiber* fiber) {
   try {
     worker->deque.push(item_of(fiber));
   } catch (const std::bad_alloc&) {
@@ -67,14 +67,14 @@ void push_or_inject(Worker* worker, Fiber* fiber) {
   }
 }
 
-// Everything that was injected goes to this worker's deque, oldest deepest, and one of it is returned.
-Item take_injected(Worker* worker) {
+// Moves all injected fibers to the deque of this thread worker, the oldest deepest, and returns one of them.
+Item take_injected(ThreadWorker* worker) {
   RuntimeCore* runtime = worker->runtime;
   if (runtime->injected.load(std::memory_order_relaxed) == nullptr) return 0;
   // Acquire, partner: schedule()'s release.
   Fiber* list = runtime->injected.exchange(nullptr, std::memory_order_acquire);
   if (list == nullptr) return 0;
-  // Newest first; pushed in that order, the oldest is on top of the deque's bottom end and runs first.
+  // The list is newest first; pushed in that order, the oldest is at the bottom end of the deque and runs first.
   while (list->next != nullptr) {
     Fiber* fiber = list;
     list = list->next;
@@ -84,10 +84,10 @@ Item take_injected(Worker* worker) {
   return item_of(list);
 }
 
-Item take_global(Worker* worker) {
+Item take_global(ThreadWorker* worker) {
   RuntimeCore* runtime = worker->runtime;
   if (runtime->global_count.load(std::memory_order_relaxed) == 0) return 0;
-  Record* record = nullptr;
+  TaskRecord* record = nullptr;
   bool more = false;
   {
     sync::MutexLock lock(runtime->global_mutex);
@@ -102,12 +102,12 @@ Item take_global(Worker* worker) {
   return item_of(record);
 }
 
-Item take_shared(Worker* worker) {
+Item take_shared(ThreadWorker* worker) {
   if (Item item = take_injected(worker); item != 0) return item;
   return take_global(worker);
 }
 
-std::uint32_t pick_victim(Worker* worker, std::uint32_t attempt) {
+std::uint32_t pick_victim(ThreadWorker* worker, std::uint32_t attempt) {
   RuntimeCore* runtime = worker->runtime;
   const std::uint32_t n = runtime->worker_count;
   switch (runtime->config.victims) {
@@ -132,7 +132,7 @@ std::uint32_t pick_victim(Worker* worker, std::uint32_t attempt) {
   return other >= worker->index ? other + 1 : other;
 }
 
-Item try_steal(Worker* worker) {
+Item try_steal(ThreadWorker* worker) {
   RuntimeCore* runtime = worker->runtime;
   if (worker->solo || !runtime->config.enable_stealing) return 0;
   const std::uint32_t attempts = std::min(runtime->worker_count - 1, 4U);
@@ -172,13 +172,13 @@ bool anything_anywhere(RuntimeCore* runtime) {
   return false;
 }
 
-void maybe_fault(Worker* worker, FaultPoint point) {
+void maybe_fault(ThreadWorker* worker, FaultPoint point) {
   if (worker->runtime->fault != nullptr) [[unlikely]]
     worker->runtime->fault(worker, point);
 }
 
-// Sleeps until chosen, or until a timer or descriptor is ready. On return the worker searches again.
-void sleep_until_chosen(Worker* worker) {
+// Sleeps until chosen, or until a timer or descriptor is ready. On return the thread worker searches again.
+void sleep_until_chosen(ThreadWorker* worker) {
   RuntimeCore* runtime = worker->runtime;
   ParkingLot& lot = runtime->lot;
   std::int64_t nobody = -1;
@@ -199,7 +199,7 @@ void sleep_until_chosen(Worker* worker) {
     if (lot.leave(worker->index)) lot.begin_search();
     worker->idle = kSearching;
     if (timed) runtime->timers.fire_due(runtime->now());
-    // Somebody must go on watching the clock and the descriptors while this worker works.
+    // Another thread worker must watch the clock and the descriptors while this one works.
     if (runtime->timers.next() != kNever || runtime->reactor->active()) {
       if (ParkingLot::sleepers(lot.word().load()) > 0) runtime->wake_one(true);
     }
@@ -209,15 +209,15 @@ void sleep_until_chosen(Worker* worker) {
   worker->idle = kSearching;
 }
 
-// Looks for work in ever larger intervals, then sleeps. 0 only when the runtime stops.
-Item search(Worker* worker) {
+// Searches for work in growing intervals, then sleeps. 0 only when the runtime stops.
+Item search(ThreadWorker* worker) {
   RuntimeCore* runtime = worker->runtime;
   ParkingLot& lot = runtime->lot;
   lot.begin_search();
   worker->idle = kSearching;
   const auto found = [&](Item item) {
     worker->idle = kBusy;
-    worker->handoff = item;  // Where it is not lost.
+    worker->handoff = item;  // Stored, so that it is not lost.
     if (lot.end_search()) runtime->wake_one();
     maybe_fault(worker, FaultPoint::kInHand);
     worker->handoff = 0;
@@ -231,7 +231,7 @@ Item search(Worker* worker) {
     for (std::uint32_t round = 0;; ++round) {
       if (Item item = take_shared(worker); item != 0) return found(item);
       if (Item item = try_steal(worker); item != 0) return found(item);
-      // A look at the descriptors is a system call; the queues are looked at for nothing.
+      // Polling the descriptors is a system call; checking the queues is free.
       if ((round % kPollEvery == 0 || round >= spins) && poll_events(runtime)) {
         if (Item item = pop_item(worker); item != 0) return found(item);
       }
@@ -242,7 +242,7 @@ Item search(Worker* worker) {
       }
       const Nanoseconds now = runtime->now();
       if (spins == 0 || runtime->crowded || now - start > kSearchNs) break;
-      // Between the rounds only look whether there is anything at all.
+      // Between the rounds only checks whether there is anything at all.
       const Nanoseconds until = std::min(now + backoff, start + kSearchNs);
       while (runtime->now() < until && !anything_anywhere(runtime)) sync::cpu_pause();
       backoff = std::min(backoff * 2, kLastBackoffNs);
@@ -259,12 +259,12 @@ Item search(Worker* worker) {
     sleep_until_chosen(worker);
     worker->counters.parks.add(1);
     worker->counters.park_ns.add(static_cast<std::uint64_t>(runtime->now() - asleep));
-    // What a timer or a descriptor woke is in this worker's own deque.
+    // Fibers that a timer or a descriptor woke are in this thread worker's own deque.
     if (Item item = pop_item(worker); item != 0) return found(item);
   }
 }
 
-Item find_work(Worker* worker) {
+Item find_work(ThreadWorker* worker) {
   if (Item item = worker->handoff; item != 0) {
     worker->handoff = 0;
     return item;
@@ -280,7 +280,7 @@ Item find_work(Worker* worker) {
   return search(worker);
 }
 
-void push_back(Worker* worker, void* fiber) {
+void push_back(ThreadWorker* worker, void* fiber) {
   worker->deque.push(item_of(static_cast<Fiber*>(fiber)));
   notify_work(worker);
 }
@@ -302,19 +302,19 @@ struct ParkArguments {
 };
 
 // Runs on the next stack: makes the wait visible, then resumable.
-void commit_park(Worker* worker, void* arguments) {
+void commit_park(ThreadWorker* worker, void* arguments) {
   const ParkArguments park = *static_cast<ParkArguments*>(arguments);
   const bool waits = park.publish(worker, park.argument);
-  // Until claim leaves Parking nobody resumes the fiber, so this worker may still touch it.
+  // Until the claim leaves Parking nobody resumes the fiber, so this thread worker may still access it.
   WakeReason reason{};
   if (commit_wait(park.fiber->claim, waits, reason)) return;
   park.fiber->reason = reason;
-  schedule(worker->runtime, park.fiber);
+  schedule(park.fiber);
 }
 
 }  // namespace
 
-std::uint64_t draw_fairly(Worker* worker, std::uint64_t bound) {
+std::uint64_t draw_fairly(ThreadWorker* worker, std::uint64_t bound) {
   RuntimeCore* runtime = worker->runtime;
   return runtime->deterministic ? runtime->order.below(bound) : draw(worker, bound);
 }
@@ -325,7 +325,7 @@ void SpinLock::lock_slow() {
   }
 }
 
-void wake_sleeper(Worker* worker) {
+void wake_sleeper(ThreadWorker* worker) {
   RuntimeCore* runtime = worker->runtime;
   if ((worker->hooks & kHookFence) != 0) {
     sync::fence(std::memory_order_seq_cst);
@@ -335,12 +335,12 @@ void wake_sleeper(Worker* worker) {
   runtime->wake_one();
 }
 
-void keep_spare(Worker* worker, Fiber* fiber) {
+void keep_spare(ThreadWorker* worker, Fiber* fiber) {
   fiber->next = worker->spare;
   worker->spare = fiber;
   if (++worker->spare_count <= kMaxSpare) [[likely]]
     return;
-  // The one just added is still running; those behind it go.
+  // The one just added is still running; those after it are returned.
   Fiber* first = fiber->next;
   Fiber* last = first;
   for (std::uint32_t i = 1; i < kMaxSpare / 2; ++i) last = last->next;
@@ -349,7 +349,7 @@ void keep_spare(Worker* worker, Fiber* fiber) {
   worker->runtime->stacks.give_some(first, last, kMaxSpare / 2);
 }
 
-Fiber* loop_fiber(Worker* worker) {
+Fiber* loop_fiber(ThreadWorker* worker) {
   if (Fiber* fiber = worker->spare; fiber != nullptr) {
     worker->spare = fiber->next;
     --worker->spare_count;
@@ -376,9 +376,9 @@ void fiber_main() {
   worker_loop();
 }
 
-// Leaves the current stack, which is parked or queued by Worker::after, for whatever is to run next.
-void give_way(Worker* worker, Fiber* self) {
-  // Not when the next step is the one that looks at the descriptors and the shared queues: that is the loop's.
+// Leaves the current stack, which ThreadWorker::after parks or queues, for the next thing to run.
+void give_way(ThreadWorker* worker, Fiber* self) {
+  // Not when the next step is the one that polls the descriptors and the shared queues: that belongs to the loop.
   if ((worker->hooks & kHookDeterministic) == 0 && worker->handoff == 0 && ((worker->tick + 1) & kFairness) != 0) {
     ++worker->tick;
     if (const Item newest = worker->deque.peek(); is_fiber(newest)) {
@@ -387,7 +387,7 @@ void give_way(Worker* worker, Fiber* self) {
         switch_fibers(worker, self, fiber_of(item));
         return;
       }
-      worker->handoff = item;  // Another one than seen, or none.
+      worker->handoff = item;  // Another item than the one seen, or none.
     }
   }
   switch_fibers(worker, self, loop_fiber(worker));
@@ -397,7 +397,7 @@ namespace {
 
 [[noreturn]] void run_loop() {
   for (;;) {
-    Worker* worker = current_worker();
+    ThreadWorker* worker = current_worker();
     const Item item = worker->runtime->deterministic ? next_deterministic(worker) : find_work(worker);
     worker = current_worker();
     Fiber* self = worker->fiber;
@@ -420,16 +420,16 @@ void worker_loop() {
   for (;;) {
     try {
       run_loop();
-    } catch (...) {  // Left before anything else is done: an exception that is being handled belongs to its thread.
+    } catch (...) {  // Left at once: an exception that is being handled belongs to its thread.
     }
     worker_panicked();
   }
 }
 
-WakeReason park(Worker* worker, Publish publish, void* argument, bool cancellable, const char* waits_for,
+WakeReason park(ThreadWorker* worker, Publish publish, void* argument, bool cancellable, const char* waits_for,
                 TaskState state) {
   Fiber* self = worker->fiber;
-  Record* task = self->task;
+  TaskRecord* task = self->task;
   self->waits_for = waits_for;
   if (cancellable) {
     if (!task->has_entry()) [[unlikely]]
@@ -454,10 +454,10 @@ WakeReason park(Worker* worker, Publish publish, void* argument, bool cancellabl
   return self->reason;
 }
 
-void schedule(RuntimeCore* /*waker*/, Fiber* fiber) {
-  RuntimeCore* runtime = fiber->home;  // Whoever wakes it, it goes on where it belongs.
+void schedule(Fiber* fiber) {
+  RuntimeCore* runtime = fiber->home;
   set_state(fiber->task, TaskState::kReady);
-  Worker* worker = current_worker();
+  ThreadWorker* worker = current_worker();
   if (worker != nullptr && worker->runtime == runtime) [[likely]] {
     event(worker, Event::kWake, fiber->task->id);
     push_or_inject(worker, fiber);
@@ -465,9 +465,16 @@ void schedule(RuntimeCore* /*waker*/, Fiber* fiber) {
     return;
   }
   outside_event(runtime, Event::kWake, fiber->task->id);
+  // Once the fiber is queued, it may run to its end and the runtime may be shut down and destroyed. This thread counts
+  // as a child of the root until it has left the runtime. In deterministic mode such a child would look like a task
+  // that can never run; there the thread that wakes must know that the runtime stays.
+  const bool counts = !runtime->deterministic;
+  if (counts)
+    runtime->root.remote.fetch_add(1, std::memory_order_relaxed);  // The fiber's own ancestor is counted, too.
   inject(runtime, fiber);
   const std::uint64_t idle = runtime->lot.word().load(std::memory_order_seq_cst);
   if (ParkingLot::sleepers(idle) > 0 && ParkingLot::searchers(idle) == 0) runtime->wake_one();
+  if (counts) child_done(runtime, &runtime->root, nullptr);
 }
 
 }  // namespace rota::fiber::detail
@@ -477,13 +484,13 @@ namespace rota::fiber {
 using namespace detail;
 
 void yield_slow() {
-  Worker* worker = current_worker();
+  ThreadWorker* worker = current_worker();
   if (worker == nullptr) {
     sched_yield();
     return;
   }
   Fiber* self = worker->fiber;
-  Record* task = self->task;
+  TaskRecord* task = self->task;
   if (!worker->runtime->deterministic && worker->handoff == 0) {
     poll_events(worker->runtime);
     worker->handoff = take_shared(worker);
@@ -506,6 +513,8 @@ void yield_slow() {
   event(current_worker(), Event::kStart, task->id);
 }
 
-void detail::push_yielded(Worker* worker, void* fiber) { worker->deque.push(item_of(static_cast<Fiber*>(fiber))); }
+void detail::push_yielded(ThreadWorker* worker, void* fiber) {
+  worker->deque.push(item_of(static_cast<Fiber*>(fiber)));
+}
 
 }  // namespace rota::fiber

@@ -20,35 +20,12 @@ bool test(const std::vector<std::uint64_t>& mask, std::uint32_t slot) {
 
 // docs/brain.md, "Score": thousandths of a core, and what other hardware is worth in cores.
 std::int64_t throughput_of(const WorkerSpec& spec) {
-  std::int64_t sum = spec.cpu_millis + spec.memory_bytes / kGiB * 125;
-  for (const Gpu& gpu : spec.gpus) sum += 8000 + gpu.memory_bytes / kGiB * 500;
+  std::int64_t sum = spec.resources.cpu_millis + spec.resources.memory_bytes / kGiB * 125;
+  for (const Device& gpu : spec.resources.gpus) sum += 8000 + gpu.memory_bytes / kGiB * 500;
   return sum;
 }
 
-bool has_all(const std::vector<std::string>& has, const std::vector<std::string>& wants) {
-  return std::all_of(wants.begin(), wants.end(),
-                     [&](const auto& want) { return std::find(has.begin(), has.end(), want) != has.end(); });
-}
-
 }  // namespace
-
-std::uint64_t Board::suitable_devices(const WorkerSpec& worker, const GpuNeed& need) {
-  std::uint64_t mask = 0;
-  for (std::size_t i = 0; i < worker.gpus.size(); ++i) {
-    const Gpu& gpu = worker.gpus[i];
-    if ((need.model.empty() || gpu.model == need.model) && gpu.memory_bytes >= need.memory_bytes) mask |= 1ULL << i;
-  }
-  return mask;
-}
-
-bool Board::capable(const WorkerSpec& worker, const Requirements& needs) {
-  return worker.cpu_millis >= needs.cpu_millis && worker.memory_bytes >= needs.memory_bytes &&
-         std::popcount(suitable_devices(worker, needs.gpu)) >= needs.gpu.count &&
-         (needs.zone.empty() || worker.zone == needs.zone) && has_all(worker.capabilities, needs.capabilities) &&
-         std::all_of(needs.labels.begin(), needs.labels.end(), [&](const Label& label) {
-           return std::find(worker.labels.begin(), worker.labels.end(), label) != worker.labels.end();
-         });
-}
 
 void Board::clear() {
   // Kinds are data: their slots were chosen by history.
@@ -83,8 +60,9 @@ std::uint32_t Board::kind_of(const WorkerSpec& spec) {
   kind.spec = nameless;
   kind.throughput = throughput_of(spec);
   Hasher salt;
-  salt.add(spec.cpu_millis).add(spec.memory_bytes).add(spec.zone).add(spec.cost_microdollars_per_hour);
-  for (const Gpu& gpu : spec.gpus) salt.add(gpu.model).add(gpu.memory_bytes);
+  salt.add(spec.resources.cpu_millis).add(spec.resources.memory_bytes).add(spec.zone);
+  salt.add(spec.cost_microdollars_per_hour);
+  for (const Device& gpu : spec.resources.gpus) salt.add(gpu.model).add(gpu.memory_bytes);
   kind.salt = salt.finish64();
   kind_index_.emplace(std::move(nameless), number);
   for (const auto& shape : shapes_) {
@@ -120,7 +98,7 @@ void Board::add_worker(const State& state, Worker& worker, bool restored) {
     fit.start_mask.resize(kind.members.size() / 64 + 1);
     fit.queue_mask.resize(kind.members.size() / 64 + 1);
   }
-  for (const CacheHint& hint : worker.caches) this->hint(state, worker, hint.item, hint.used_ns);
+  for (const CacheItem& cache : worker.caches) hint(state, worker, cache.item, cache.used_ns);
 }
 
 void Board::forget_worker(const State& state, Worker& worker) {
@@ -136,8 +114,8 @@ void Board::forget_worker(const State& state, Worker& worker) {
 void Board::fit_kind(Shape& shape, std::uint32_t number) const {
   const Kind& kind = kinds_[number];
   Fit& fit = shape.fits[number];
-  fit.possible = capable(kind.spec, shape.key.needs);
-  fit.devices = suitable_devices(kind.spec, shape.key.needs.gpu);
+  fit.possible = meets(kind.spec, shape.key.needs, shape.key.handler);
+  fit.devices = kind.spec.resources.suitable_devices(shape.key.needs.gpu);
   fit.start_mask.assign(kind.members.size() / 64 + 1, 0);
   fit.queue_mask.assign(kind.members.size() / 64 + 1, 0);
 }
@@ -166,8 +144,9 @@ bool Board::mode_could_allow(const State& state, const ShapeKey& key, const Work
       if (workflow == nullptr) return false;
       if (!workflow->bound.is_none()) return workflow->bound == worker.id;
       // It gets all of the workflow: it must be able to run all of it.
-      return std::all_of(workflow->spec.templates.begin(), workflow->spec.templates.end(),
-                         [&](const TaskTemplate& use) { return capable(worker.spec, use.needs); });
+      return std::all_of(
+          workflow->spec.templates.begin(), workflow->spec.templates.end(),
+          [&](const TaskTemplate& use) { return meets(worker.spec, use.needs, needed_handler(use.spec)); });
     }
     case DispatchMode::kFixedPipeline: {
       const auto owner = state.globals().type_owner.find(key.type);
@@ -193,7 +172,7 @@ void Board::fit_worker(const State& state, Shape& shape, const Worker& worker) {
   bool start = false;
   bool queue = false;
   const bool unchecked = policy.mode == DispatchMode::kStaticRoundRobin;
-  if (worker.takes_tasks() && (fit.possible || unchecked) && (key.only.is_none() || key.only == worker.id) &&
+  if (worker.takes_tasks() && fit.possible && (key.only.is_none() || key.only == worker.id) &&
       (key.pinned.empty() || key.pinned == worker.spec.name) &&
       (!shape.spare_excluded || !std::binary_search(key.excluded.begin(), key.excluded.end(), worker.id))) {
     const bool allowed = mode_allows(state, key, worker);
@@ -201,9 +180,7 @@ void Board::fit_worker(const State& state, Shape& shape, const Worker& worker) {
       start = worker.executions.empty();
     } else if (allowed) {
       // Nobody overtakes what waits at the worker already.
-      start = worker.queued == 0 && worker.spec.cpu_millis - worker.cpu_used >= key.needs.cpu_millis &&
-              worker.spec.memory_bytes - worker.memory_used >= key.needs.memory_bytes &&
-              std::popcount(fit.devices & ~worker.devices_used) >= key.needs.gpu.count;
+      start = worker.queued == 0 && worker.spec.resources.fits(key.needs, worker.used, fit.devices);
       queue = !start && key.gang == 0 && worker.queued < policy.max_queue_per_worker;
     }
   }
@@ -222,18 +199,10 @@ void Board::refit(const State& state, const Worker& worker) {
 DispatchMode Board::state_mode(const State& state) { return state.policy().mode; }
 
 std::int64_t Board::room_for(const State& state, const ShapeKey& key) const {
-  const Requirements& needs = key.needs;
   const bool unchecked = state.policy().mode == DispatchMode::kStaticRoundRobin;
   const auto room_of = [&](const WorkerSpec& spec) -> std::int64_t {
-    if (unchecked) return 1;
-    if (!capable(spec, needs)) return 0;
-    std::int64_t room = TaskId::kMostTasks;
-    if (needs.cpu_millis > 0) room = std::min(room, spec.cpu_millis / needs.cpu_millis);
-    if (needs.memory_bytes > 0) room = std::min(room, spec.memory_bytes / needs.memory_bytes);
-    if (needs.gpu.count > 0) {
-      room = std::min<std::int64_t>(room, std::popcount(suitable_devices(spec, needs.gpu)) / needs.gpu.count);
-    }
-    return room;
+    if (!meets(spec, key.needs, key.handler)) return 0;
+    return unchecked ? 1 : std::min<std::int64_t>(spec.resources.count(key.needs), TaskId::kMostTasks);
   };
   std::int64_t sum = 0;
   if (one_worker_only(state)) {
@@ -248,9 +217,8 @@ std::int64_t Board::room_for(const State& state, const ShapeKey& key) const {
 
 void Board::count_live(const State& state, Shape& shape) const {
   shape.live = 0;
-  const bool unchecked = state.policy().mode == DispatchMode::kStaticRoundRobin;
   for (std::size_t i = 0; i < kinds_.size(); ++i) {
-    if (shape.fits[i].possible || unchecked) shape.live += kinds_[i].live;
+    if (shape.fits[i].possible) shape.live += kinds_[i].live;
   }
   // Who is bound to a worker waits for that one alone.
   if (one_worker_only(state)) {
@@ -267,7 +235,7 @@ void Board::count_live(const State& state, Shape& shape) const {
   std::uint32_t left_out = 0;
   for (const WorkerId id : shape.key.excluded) {
     const Worker* worker = state.find(id);
-    if (worker == nullptr || !worker->live() || !(shape.fits[worker->kind].possible || unchecked)) continue;
+    if (worker == nullptr || !worker->live() || !shape.fits[worker->kind].possible) continue;
     if (shape.key.pinned.empty() || shape.key.pinned == worker->spec.name) ++left_out;
   }
   if (shape.key.gang != 0) {
@@ -347,7 +315,11 @@ ShapeKey Board::key_of(const State& state, const Workflow& workflow, const Task&
     key.gang = task.stage + 1;
     key.workflow = workflow.id;
   }
-  if (policy.mode == DispatchMode::kStaticRoundRobin) return key;  // Requirements are not looked at.
+  key.handler = needed_handler(use.spec);
+  if (policy.mode == DispatchMode::kStaticRoundRobin) {  // Requirements are not checked.
+    key.needs.cpu_millis = 0;
+    return key;
+  }
   key.needs = use.needs;
   std::sort(key.needs.capabilities.begin(), key.needs.capabilities.end());
   std::sort(key.needs.labels.begin(), key.needs.labels.end());
@@ -359,7 +331,7 @@ ShapeKey Board::key_of(const State& state, const Workflow& workflow, const Task&
     key.excluded = task.extra->failed_on;
   }
   if (policy.mode == DispatchMode::kStaticWorker) key.workflow = workflow.id;
-  if (policy.mode == DispatchMode::kFixedPipeline) key.type = use.type;
+  if (policy.mode == DispatchMode::kFixedPipeline) key.type = use.spec.type;
   if (policy.mode != DispatchMode::kAdaptive) return key;
   if (policy.context_reuse || policy.selection == Selection::kAffinity) key.context = use.context;
   // One that failed rides alone: it may be what fails.
@@ -372,7 +344,7 @@ ShapeKey Board::key_of(const State& state, const Workflow& workflow, const Task&
     if (parent.count == 1) source = &workflow.tasks[parent.first];
     if (parent.count == own.count && parent.count > 1) source = &workflow.tasks[parent.first + index];
     const Worker* worker = source != nullptr && !source->skipped ? state.find(source->worker) : nullptr;
-    if (worker != nullptr && worker->live() && capable(worker->spec, key.needs)) key.only = worker->id;
+    if (worker != nullptr && worker->live() && meets(worker->spec, key.needs, key.handler)) key.only = worker->id;
   }
   return key;
 }
@@ -459,7 +431,7 @@ void Board::expire_hints(const State& state) {
     if (worker == nullptr) continue;
     auto& mask = holders_[expiry.item].mask[worker->kind];
     mask[worker->slot / 64] &= ~(1ULL << worker->slot % 64);
-    for (const CacheHint& found : worker->caches) {
+    for (const CacheItem& found : worker->caches) {
       if (found.item == expiry.item) hint(state, *worker, found.item, found.used_ns);
     }
   }

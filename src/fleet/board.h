@@ -26,9 +26,9 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "fleet/ids.h"
 #include "fleet/policy.h"
-#include "fleet/spec.h"
+#include "model/workflow_spec.h"
+#include "rota/model/ids.h"
 
 namespace rota::fleet {
 
@@ -69,6 +69,7 @@ struct Kind : KindData {
 
 struct ShapeKey {
   Requirements needs{};
+  std::string handler{};  // needed_handler()
   Category category = Category::kOther;
   std::string type{};                  // fixed_pipeline
   std::vector<std::string> context{};  // context reuse
@@ -109,9 +110,9 @@ struct ReadyClass {
 
 // What a shape's tasks could have of one kind.
 struct Fit {
-  bool possible = false;      // A worker of it with nothing to do could run one.
-  std::uint64_t devices = 0;  // The GPUs that would do.
-  std::uint32_t start = 0;    // Bits in `start_mask`.
+  bool possible = false;    // A worker of it with nothing to do could run one.
+  DeviceSet devices = 0;    // Those that meet the request.
+  std::uint32_t start = 0;  // Bits in `start_mask`.
   std::uint32_t queue = 0;
   std::vector<std::uint64_t> start_mask{};  // By slot: could start one now.
   std::vector<std::uint64_t> queue_mask{};  // By slot: has room in its queue for one.
@@ -151,9 +152,6 @@ class Board {
       if (shapes_[i] != nullptr) f(i, *shapes_[i]);
     }
   }
-  // A live worker of the kind could ever run it, alone; the rules of the dispatch mode are not asked.
-  [[nodiscard]] static bool capable(const WorkerSpec& worker, const Requirements& needs);
-  [[nodiscard]] static std::uint64_t suitable_devices(const WorkerSpec& worker, const GpuNeed& need);
   // How many tasks with this key would fit at once on the live workers if these had nothing else to do.
   [[nodiscard]] std::int64_t room_for(const State& state, const ShapeKey& key) const;
   // The dispatch mode gives all tasks of the key to one worker.

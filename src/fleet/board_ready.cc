@@ -86,7 +86,7 @@ void Board::drop_promoted() { to_promote_.pop_front(); }
 void Board::prune(const State& state) {
   const auto examined = [&](TaskId id) {
     const Task* task = state.find(id);
-    return task == nullptr || task->state != TaskState::kQueued || task->due_ns != 0;
+    return task == nullptr || task->state != TaskState::kQueued || task->due_ns() != 0;
   };
   while (!to_examine_.empty() && examined(to_examine_.front())) to_examine_.pop_front();
   const auto promoted = [&](WorkerId id) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/json_text.h"
 #include "fleet/codec.h"
 #include "fleet/decide.h"
 #include "fleet/text.h"
@@ -11,8 +12,21 @@
 namespace rota::fleet {
 
 namespace {
-constexpr std::string_view kSnapshotMagic = "rota state 2\n";
+constexpr std::string_view kSnapshotMagic = "rota state 3\n";
+
+// What is wrong with bytes that do not begin with kSnapshotMagic.
+Error not_a_snapshot(std::string_view bytes) {
+  constexpr std::string_view kAnyFormat = "rota state ";
+  if (!bytes.starts_with(kAnyFormat)) return Error{ErrorCode::kCorrupt, "this is not a snapshot of a fleet's state"};
+  const auto format = [&](std::string_view magic) {
+    const std::string_view rest = magic.substr(kAnyFormat.size());
+    return printable(rest.substr(0, rest.find('\n')), 20);
+  };
+  return Error{ErrorCode::kUnsupported,
+               "the snapshot has format " + format(bytes) + "; this program reads format " + format(kSnapshotMagic) +
+                   ". Use the release of rota that wrote it, or start with a new state folder"};
 }
+}  // namespace
 
 Result<Record> Brain::execute(Command command, std::int64_t wall_ns) {
   Record record;
@@ -73,7 +87,7 @@ Result<void> Brain::apply(const Record& record) {
 }
 
 Result<void> Brain::verify(const Record& record) {
-  const std::uint64_t term = std::exchange(term_, record.term);
+  const Term term = std::exchange(term_, record.term);
   Record again;
   Result<void> result = execute(record.command, record.wall_ns, again);
   term_ = term;
@@ -118,11 +132,9 @@ std::string Brain::snapshot() const {
 }
 
 Result<Brain> Brain::restore(std::string_view bytes) {
-  if (!bytes.starts_with(kSnapshotMagic)) {
-    return Error{ErrorCode::kCorrupt, "this is no snapshot of a state, or one of another version"};
-  }
+  if (!bytes.starts_with(kSnapshotMagic)) return not_a_snapshot(bytes);
   Decoder decoder(bytes.substr(kSnapshotMagic.size()));
-  std::uint64_t term = 0;
+  Term term;
   Hash128 hash;
   Hash128 check;
   std::string_view body;

@@ -23,7 +23,7 @@ namespace rota::fleet {
 
 class Brain {
  public:
-  explicit Brain(std::uint64_t term = 1) : term_(term) {}
+  explicit Brain(Term term = Term(1)) : term_(term) {}
 
   // Decides and applies. An error refuses the command, and nothing has changed. A record without events says that
   // nothing follows from it (a late report, a tick too early): it has index 0, nothing has changed, and it need not be
@@ -41,8 +41,8 @@ class Brain {
 
   [[nodiscard]] const State& state() const { return state_; }
   [[nodiscard]] Hash128 hash() const { return hash_; }
-  [[nodiscard]] std::uint64_t term() const { return term_; }
-  void set_term(std::uint64_t term) { term_ = term; }
+  [[nodiscard]] Term term() const { return term_; }
+  void set_term(Term term) { term_ = term; }
 
   // When a Tick would lead to something, at the earliest; the far future if never.
   [[nodiscard]] std::int64_t next_due_ns() const { return state_.next_due_ns(); }
@@ -59,7 +59,7 @@ class Brain {
  private:
   State state_;
   Hash128 hash_ = state_.hash();  // The state's, between two records.
-  std::uint64_t term_;
+  Term term_;
   std::int64_t seen_ns_ = 0;  // The latest wall time of any command, recorded or not.
 };
 

@@ -44,7 +44,7 @@ class Watcher {
     for (const Event& event : record.events) {
       if (const auto* e = std::get_if<TaskAssigned>(&event)) {
         assigned(e->task, e->attempt, state);
-        for (const Member& member : e->members) assigned(member.task, member.attempt, state);
+        for (const AttemptId& member : e->members) assigned(member.task, member.attempt, state);
       }
       if (const auto* e = std::get_if<TaskSucceeded>(&event)) ended(e->task);
       if (const auto* e = std::get_if<WorkflowEnded>(&event)) ++ends_[e->workflow];
@@ -67,9 +67,9 @@ class Watcher {
   void see_lives(const Record& record) {
     const auto* command = std::get_if<RegisterWorker>(&record.command);
     if (command == nullptr) return;
-    std::vector<std::uint64_t>& lives = lives_[command->worker.name];
+    std::vector<Incarnation>& lives = lives_[command->worker.name];
     const bool known = std::find(lives.begin(), lives.end(), command->incarnation) != lives.end();
-    if (command->incarnation != 0 && known && lives.back() == command->incarnation) {
+    if (!command->incarnation.is_none() && known && lives.back() == command->incarnation) {
       ++heard_again_;
       for (const Event& event : record.events) {
         const auto* changed = std::get_if<WorkerChanged>(&event);
@@ -84,8 +84,8 @@ class Watcher {
       if (std::holds_alternative<WorkerRegistered>(event)) lives.push_back(command->incarnation);
     }
   }
-  void assigned(TaskId id, std::uint32_t attempt, const State& state) {
-    EXPECT_EQ(attempt, ++attempts_[id]) << "attempts count up by one";
+  void assigned(TaskId id, AttemptNumber attempt, const State& state) {
+    EXPECT_EQ(attempt.value(), ++attempts_[id]) << "attempts count up by one";
     EXPECT_FALSE(succeeded_.contains(id)) << "nothing runs after it has succeeded";
     const Workflow& workflow = state.at(id.workflow());
     for (const std::uint32_t need : workflow.spec.stages[state.at(id).stage].needs) {
@@ -101,7 +101,7 @@ class Watcher {
   std::map<TaskId, std::uint32_t> attempts_;
   std::map<TaskId, bool> succeeded_;
   std::map<WorkflowId, int> ends_;
-  std::map<std::string, std::vector<std::uint64_t>> lives_;
+  std::map<std::string, std::vector<Incarnation>> lives_;
   int heard_again_ = 0;
 };
 
@@ -234,9 +234,23 @@ TEST(Brain, DecidesTheSameAfterARestore) {
   }
 }
 
+TaskTemplate program_template() {
+  TaskTemplate use;
+  use.spec.program = ProgramSpec{.shell = "true"};
+  return use;
+}
+
+ReportEnded report_of(TaskId task, std::uint32_t attempt, AttemptEnd end) {
+  ReportEnded report{task, AttemptNumber(attempt), {}};
+  report.outcome.end = end;
+  return report;
+}
+
 // B-8: a policy of one's own, as docs/brain.md adds one: the worker with the most memory that nobody uses.
 WorkerId most_free_memory(const State& state, TaskId, const std::vector<WorkerId>& candidates) {
-  const auto free = [&](WorkerId id) { return state.at(id).spec.memory_bytes - state.at(id).memory_used; };
+  const auto free = [&](WorkerId id) {
+    return state.at(id).spec.resources.memory_bytes - state.at(id).used.memory_bytes;
+  };
   return *std::max_element(candidates.begin(), candidates.end(),
                            [&](WorkerId a, WorkerId b) { return free(a) < free(b); });
 }
@@ -250,12 +264,12 @@ TEST(Brain, ASelectionOfOnesOwn) {
   for (const std::int64_t gib : {4, 16, 8}) {
     WorkerSpec worker;
     worker.name = std::to_string(gib) + " GiB";
-    worker.cpu_millis = 8000;
-    worker.memory_bytes = gib << 30;
+    worker.resources.cpu_millis = 8000;
+    worker.resources.memory_bytes = gib << 30;
     ASSERT_TRUE(brain.execute(RegisterWorker{worker, {}}, 1).ok());
   }
   SubmitWorkflow submission;
-  submission.workflow.templates.resize(1);
+  submission.workflow.templates = {program_template()};
   submission.workflow.templates[0].needs.memory_bytes = std::int64_t{3} << 30;
   submission.workflow.stages.resize(1);
   submission.workflow.stages[0].name = "s";
@@ -273,7 +287,7 @@ TEST(Brain, ASelectionOfOnesOwn) {
   EXPECT_EQ(places, "16 GiB, 16 GiB, 16 GiB, 8 GiB, 16 GiB, ");
 }
 
-WorkflowSpec flow_of(std::vector<Stage> stages, TaskTemplate use = {}) {
+WorkflowSpec flow_of(std::vector<Stage> stages, TaskTemplate use = program_template()) {
   WorkflowSpec spec;
   spec.name = "flow";
   spec.templates = {std::move(use)};
@@ -296,28 +310,37 @@ TEST(Brain, WhatMakesNoSenseIsRefused) {
   ASSERT_TRUE(brain.execute(SubmitWorkflow{"key", flow_of({stage_of("a"), stage_of("b", {0})})}, 2).ok());
   const TaskId a(WorkflowId(1), 0);
   const TaskId b(WorkflowId(1), 1);
-  TaskTemplate negative;
+  TaskTemplate negative = program_template();
   negative.needs.memory_bytes = -1;
-  TaskTemplate later;
-  later.payload = "{\"x\":\"${b.result}\"}";
+  TaskTemplate later = program_template();
+  later.spec.inputs = "{\"x\":\"${b.result}\"}";
   WorkflowSpec two = flow_of({stage_of("a"), stage_of("b", {0})}, later);
-  two.templates.emplace_back();
+  two.templates.push_back(program_template());
   two.stages[1].use = 1;
-  TaskTemplate unknown;
-  unknown.payload = "{\"x\":\"${zebra.result}\"}";
-  TaskTemplate broken;
-  broken.payload = "{\"x\":\"${a.result\"}";
-  TaskTemplate senseless;
+  TaskTemplate unknown = program_template();
+  unknown.spec.inputs = "{\"x\":\"${zebra.result}\"}";
+  TaskTemplate broken = program_template();
+  broken.spec.inputs = "{\"x\":\"${a.result\"}";
+  TaskTemplate senseless = program_template();
   senseless.condition = "1 <";
   Policy policy;
   policy.lambda_other = 2 * kOne;
   WorkerSpec nameless;
   WorkerSpec huge = RandomFleet(1, {}).worker(0);
-  huge.gpus.resize(65);
+  huge.resources.gpus.resize(65);
+  WorkerSpec unsorted = RandomFleet(1, {}).worker(0);
+  unsorted.resources.named = {{"seat", 1}, {"licence", 1}};
+  TaskTemplate both = program_template();
+  both.spec.program->arguments = {"true"};
+  TaskTemplate none_of_it = program_template();
+  none_of_it.needs.named = {{"licence", 0}};
+  SetQuota weightless{.user = "ann", .weight = 0};
+  SetQuota negative_quota{.user = "ann"};
+  negative_quota.limits.cpu_millis = -5;
   const std::vector<std::pair<Command, std::string>> commands = {
-      {ReportSucceeded{TaskId(WorkflowId(9), 0), 1, "1"}, "there is no task wf-9.0"},
-      {ReportSucceeded{TaskId(WorkflowId(1), 7), 1, "1"}, "there is no task wf-1.7"},
-      {ReportFailed{a, 5, FailureKind::kError, "", false}, "attempt 5 of wf-1.0 was never made; the latest is 1"},
+      {report_of(TaskId(WorkflowId(9), 0), 1, AttemptEnd::kSucceeded), "there is no task wf-9.0"},
+      {report_of(TaskId(WorkflowId(1), 7), 1, AttemptEnd::kSucceeded), "there is no task wf-1.7"},
+      {report_of(a, 5, AttemptEnd::kFailed), "attempt 5 of wf-1.0 was never made; the latest is 1"},
       {SubmitWorkflow{"", flow_of({stage_of("a")}, negative)}, "stage 'a': memory in bytes is -1"},
       {SubmitWorkflow{"", flow_of({stage_of("a", {1}), stage_of("b", {0})})}, "cycle"},
       {SubmitWorkflow{"", two}, "cycle"},  // A reference to a later stage.
@@ -329,15 +352,21 @@ TEST(Brain, WhatMakesNoSenseIsRefused) {
       {SubmitWorkflow{"", flow_of({stage_of("a", {}, {"[1]"})})}, "not a JSON object"},
       {SubmitWorkflow{"", flow_of({})}, "no stages"},
       {SubmitWorkflow{"key", flow_of({stage_of("a")})}, "under the key 'key' already"},
-      {SetQuota{"ann", 0, 0, 0, 0, 0}, "weight of user 'ann' is 0"},
-      {SetQuota{"ann", 1, -5, 0, 0, 0}, "quota of cpu is -5"},
+      {SubmitWorkflow{"", flow_of({stage_of("a")}, TaskTemplate())},
+       "stage 'a': it has neither a program nor the type of a handler"},
+      {SubmitWorkflow{"", flow_of({stage_of("a")}, both)},
+       "stage 'a': a program is either a text for the shell or a list of arguments"},
+      {SubmitWorkflow{"", flow_of({stage_of("a")}, none_of_it)}, "stage 'a': 'licence' is 0; allowed is 1 to"},
+      {weightless, "weight of user 'ann' is 0"},
+      {negative_quota, "quota of cpu (thousandths of a core) is -5"},
+      {RegisterWorker{unsorted, {}}, "the worker's named resources must have unique names, sorted"},
       {SetPolicy{policy}, "lambda_other is 2000000000; allowed is 0 to 1000000000"},
       {RegisterWorker{nameless, {}}, "a worker needs a name"},
       {RegisterWorker{huge, {}}, "at most 64 GPUs, not 65"},
       {DrainWorker{"w4"}, "no worker is called 'w4'; did you mean 'w3'?"},
       {Control{Action::kPause, WorkflowId(8), {}}, "there is no workflow wf-8"},
       {Control{Action::kRetry, {}, a}, "wf-1.0 is Running; it cannot be retried"},
-      {ReportCheckpoint{a, 1, "{"}, "byte 1"},
+      {ReportCheckpoint{a, AttemptNumber(1), "{"}, "byte 1"},
       {ForgetWorkflow{WorkflowId(1)}, "has not ended"},
       {SetPriority{{}, b, 5'000'000'000}, "allowed is"},
   };
@@ -352,10 +381,10 @@ TEST(Brain, WhatMakesNoSenseIsRefused) {
   // A late report is no mistake, and leads to nothing; a gang larger than the fleet is said at once and waits.
   ASSERT_TRUE(brain.execute(WorkerLost{"w3", "gone"}, 4).ok());
   ASSERT_TRUE(brain.execute(RegisterWorker{RandomFleet(1, {}).worker(3), {}}, 5).ok());
-  const Result<Record> late = brain.execute(ReportSucceeded{a, 1, "1"}, 6);
+  const Result<Record> late = brain.execute(report_of(a, 1, AttemptEnd::kSucceeded), 6);
   ASSERT_TRUE(late.ok());
   EXPECT_EQ(late->index, 0U);
-  TaskTemplate gang;
+  TaskTemplate gang = program_template();
   gang.gang = true;
   const Result<Record> crowd =
       brain.execute(SubmitWorkflow{"", flow_of({stage_of("g", {}, std::vector<std::string>(100, "{}"))}, gang)}, 7);

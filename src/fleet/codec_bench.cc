@@ -12,7 +12,7 @@ namespace {
 TaskAssigned assignment() {
   TaskAssigned event;
   event.task = TaskId(WorkflowId(1234), 567);
-  event.attempt = 1;
+  event.attempt = AttemptNumber(1);
   event.worker = WorkerId(37);
   event.devices = 3;
   event.reasoning.why = Why::kScore;
@@ -57,10 +57,15 @@ BENCHMARK(hash_assignment);
 Record usual_record() {
   Record record;
   record.index = 1'000'000;
-  record.term = 3;
+  record.term = Term(3);
   record.wall_ns = record.logical = 1'700'000'000'000'000'000;
-  record.command = ReportSucceeded{TaskId(WorkflowId(1234), 560), 1, R"({"loss": 0.25, "path": "/data/run-7/out"})"};
-  record.events = {TaskSucceeded{TaskId(WorkflowId(1234), 560), 1}, assignment()};
+  ReportEnded report{TaskId(WorkflowId(1234), 560), AttemptNumber(1), {}};
+  report.outcome.end = AttemptEnd::kSucceeded;
+  report.outcome.result = R"({"loss": 0.25, "path": "/data/run-7/out"})";
+  report.outcome.started_ns = record.wall_ns - 5'000'000'000;
+  report.outcome.ended_ns = record.wall_ns - 1'000'000;
+  record.command = report;
+  record.events = {TaskSucceeded{report.task, report.attempt}, assignment()};
   record.prior = {1, 2};
   record.post = {3, 4};
   return record;

@@ -10,9 +10,13 @@
 #include <variant>
 #include <vector>
 
-#include "fleet/ids.h"
 #include "fleet/policy.h"
-#include "fleet/spec.h"
+#include "model/enum_names.h"
+#include "model/outcome.h"
+#include "model/workflow_spec.h"
+#include "rota/model/ids.h"
+#include "rota/model/resources.h"
+#include "rota/model/worker_spec.h"
 
 namespace rota::fleet {
 
@@ -28,16 +32,16 @@ struct Tick {
   ROTA_FIELDS()
 };
 
-// A worker is there: for the first time, or again under its old name.
+// A worker registers: for the first time, or again under its old name.
 //
-// The incarnation is a number of the worker's process life; 0: it has none. Another one than before (or none) means
-// that the worker restarted, and what it ran is requeued. The same again means that the message came twice, or that the
-// bus was away in between: nothing is lost. One of an earlier life is late, and nothing follows from it.
+// Another incarnation than before, or none, means that the worker process restarted: what it ran is requeued. The same
+// incarnation means that the message was delivered twice, or that the bus was unavailable in between: the worker keeps
+// its tasks. A message of an earlier incarnation is late and is ignored.
 struct RegisterWorker {
   static constexpr std::string_view kName = "RegisterWorker";
   WorkerSpec worker{};
-  std::vector<std::string> caches{};  // "model:llama-3": what it has already.
-  std::uint64_t incarnation = 0;
+  std::vector<CacheItem> caches{};
+  Incarnation incarnation{};
   ROTA_FIELDS(worker, caches, incarnation)
 };
 
@@ -88,6 +92,7 @@ struct SubmitWorkflow {
 
 // What a person does to a whole workflow (task none) or to one task of it.
 enum class Action : std::uint8_t { kPause, kResume, kCancel, kRetry };
+ROTA_ENUM_NAMES(Action, kRetry, "pause", "resume", "cancel", "retry")
 struct Control {
   static constexpr std::string_view kName = "Control";
   Action action = Action::kPause;
@@ -104,62 +109,36 @@ struct SetPriority {
   ROTA_FIELDS(workflow, task, priority)
 };
 
-// A user's part of the fleet: a weight for the fair share, and hard limits (0: none).
+// A user's part of the fleet: a weight for the fair share, and hard limits. The text has the limits beside the user:
+// `SetQuota user=ann weight=2 cpu_millis=4000`.
 struct SetQuota {
   static constexpr std::string_view kName = "SetQuota";
   std::string user{};
   std::int64_t weight = 1;
-  std::int64_t cpu_millis = 0;
-  std::int64_t memory_bytes = 0;
-  std::int64_t gpus = 0;
-  std::int64_t tasks = 0;
-  ROTA_FIELDS(user, weight, cpu_millis, memory_bytes, gpus, tasks)
+  FleetUse limits{};
+
+  template <class Self, class Visit>
+  static constexpr void fields(Self& self, Visit&& visit) {
+    visit(std::string_view("user"), self.user);
+    visit(std::string_view("weight"), self.weight);
+    FleetUse::fields(self.limits, visit);
+  }
 };
 
-struct ReportSucceeded {
-  static constexpr std::string_view kName = "ReportSucceeded";
+// The final report of an attempt. For the ends kCancelled and kPreempted the task stopped as it was told to.
+struct ReportEnded {
+  static constexpr std::string_view kName = "ReportEnded";
   TaskId task{};
-  std::uint32_t attempt = 0;
-  std::string result = "null";  // JSON.
-  bool cached = false;          // Nothing was run: it is the result of an earlier success.
-  std::string note{};           // Why it was run or not, for people; empty unless its stage has `cache`.
-  ROTA_FIELDS(task, attempt, result, cached, note)
+  AttemptNumber attempt{};
+  AttemptOutcome outcome{};
+  ROTA_FIELDS(task, attempt, outcome)
 };
 
-enum class FailureKind : std::uint8_t {
-  kError,        // The task's own: an exit code, an exception.
-  kMemory,       // Killed for memory.
-  kTimeout,      // Its attempt took longer than it may.
-  kWorkerLost,   // Its worker died.
-  kReference,    // A `${...}` of it leads nowhere.
-  kUnplaceable,  // No live worker could run it, for longer than the grace.
-  kDependency,   // One that it needs failed or was cancelled.
-  kGang,         // Another of its gang failed.
-};
-struct ReportFailed {
-  static constexpr std::string_view kName = "ReportFailed";
-  TaskId task{};
-  std::uint32_t attempt = 0;
-  FailureKind kind = FailureKind::kError;
-  std::string message{};
-  bool final = false;  // The worker knows that another attempt would fail, too.
-  std::string note{};  // As above.
-  ROTA_FIELDS(task, attempt, kind, message, final, note)
-};
-
-// The task stopped as it was told: cancelled, or put aside at a checkpoint.
-struct ReportStopped {
-  static constexpr std::string_view kName = "ReportStopped";
-  TaskId task{};
-  std::uint32_t attempt = 0;
-  ROTA_FIELDS(task, attempt)
-};
-
-// A JSON value from which a later attempt can go on: `${task.checkpoint}`.
+// A JSON value from which a later attempt can continue: `${task.checkpoint}`.
 struct ReportCheckpoint {
   static constexpr std::string_view kName = "ReportCheckpoint";
   TaskId task{};
-  std::uint32_t attempt = 0;
+  AttemptNumber attempt{};
   std::string checkpoint = "null";
   ROTA_FIELDS(task, attempt, checkpoint)
 };
@@ -168,7 +147,7 @@ struct ReportCheckpoint {
 struct ReportUndeliverable {
   static constexpr std::string_view kName = "ReportUndeliverable";
   TaskId task{};
-  std::uint32_t attempt = 0;
+  AttemptNumber attempt{};
   ROTA_FIELDS(task, attempt)
 };
 
@@ -181,10 +160,7 @@ struct ForgetWorkflow {
 
 // The place in this list is the number in the log: append, never reorder.
 using Command = std::variant<SetPolicy, Tick, RegisterWorker, Heartbeats, DrainWorker, WorkerLost, SetWorkerEnabled,
-                             ReportCaches, SubmitWorkflow, Control, SetPriority, SetQuota, ReportSucceeded,
-                             ReportFailed, ReportStopped, ReportCheckpoint, ReportUndeliverable, ForgetWorkflow>;
-
-std::string_view to_string(Action action);
-std::string_view to_string(FailureKind kind);
+                             ReportCaches, SubmitWorkflow, Control, SetPriority, SetQuota, ReportEnded,
+                             ReportCheckpoint, ReportUndeliverable, ForgetWorkflow>;
 
 }  // namespace rota::fleet

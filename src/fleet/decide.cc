@@ -14,7 +14,6 @@ namespace rota::fleet {
 
 namespace {
 
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
 constexpr std::int64_t kMostCost = 9'000'000'000;  // 9,000 an hour.
 constexpr std::int64_t kMostMs = 1'000LL * 3600 * 24 * 365 * 100;
 
@@ -46,12 +45,16 @@ Result<void> check_policy(const Policy& policy) {
 
 Result<void> check_worker(const WorkerSpec& worker) {
   if (worker.name.empty()) return invalid("a worker needs a name");
-  ROTA_TRY(in_range("the worker's cpu (thousandths of a core)", worker.cpu_millis, 0, 1'000'000'000));
-  ROTA_TRY(in_range("the worker's memory in bytes", worker.memory_bytes, 0, kMostBytes));
-  ROTA_TRY(in_range("the worker's cost in millionths an hour", worker.cost_microdollars_per_hour, 0, kMostCost));
-  if (worker.gpus.size() > 64)
-    return invalid("a worker has at most 64 GPUs, not " + std::to_string(worker.gpus.size()));
-  for (const Gpu& gpu : worker.gpus) ROTA_TRY(in_range("a GPU's memory in bytes", gpu.memory_bytes, 0, kMostBytes));
+  ROTA_TRY(amounts_in_range("the worker's ", worker.resources));
+  ROTA_TRY(in_range("the worker's cost in millionths per hour", worker.cost_microdollars_per_hour, 0, kMostCost));
+  ROTA_TRY(in_range("the worker's power in milliwatts", worker.power_milliwatts, 0, kMostAmount));
+  if (worker.resources.gpus.size() > kMostDevices) {
+    return invalid("a worker has at most " + std::to_string(kMostDevices) + " GPUs, not " +
+                   std::to_string(worker.resources.gpus.size()));
+  }
+  for (const Device& gpu : worker.resources.gpus) {
+    ROTA_TRY(in_range("a GPU's memory in bytes", gpu.memory_bytes, 0, kMostAmount));
+  }
   return {};
 }
 
@@ -197,10 +200,9 @@ Result<void> Decision::on(const ReportCaches& command) {
 
 Result<void> Decision::on(const SetQuota& command) {
   ROTA_TRY(in_range("the weight of user '" + command.user + "'", command.weight, 1, 1'000'000));
-  ROTA_TRY(in_range("the quota of cpu", command.cpu_millis, 0, kMostBytes));
-  ROTA_TRY(in_range("the quota of memory", command.memory_bytes, 0, kMostBytes));
-  ROTA_TRY(in_range("the quota of gpus", command.gpus, 0, kMostBytes));
-  ROTA_TRY(in_range("the quota of tasks", command.tasks, 0, kMostBytes));
+  ROTA_TRY(amounts_in_range("the quota of ", command.limits));
+  ROTA_TRY(in_range("the quota of gpus", command.limits.gpus, 0, kMostAmount));
+  ROTA_TRY(in_range("the quota of tasks", command.limits.tasks, 0, kMostAmount));
   emit(QuotaChanged());
   return {};
 }
@@ -232,7 +234,7 @@ Result<void> Decision::on(const SubmitWorkflow& command) {
     const TaskTemplate& form = workflow.spec.templates[use];
     if (checked[use] && !form.gang) continue;
     checked[use] = true;
-    const Nearest near = nearest_worker(state_, form.needs);
+    const Nearest near = nearest_worker(state_, form.needs, needed_handler(form.spec));
     if (!near.lacks.empty() && policy.mode != DispatchMode::kStaticRoundRobin) {
       emit(PlacementWarned{id, i, near.lacks, near.worker});
       continue;

@@ -39,9 +39,7 @@ class Decision {
   Result<void> on(const Control& command);
   Result<void> on(const SetPriority& command);
   Result<void> on(const SetQuota& command);
-  Result<void> on(const ReportSucceeded& command);
-  Result<void> on(const ReportFailed& command);
-  Result<void> on(const ReportStopped& command);
+  Result<void> on(const ReportEnded& command);
   Result<void> on(const ReportCheckpoint& command);
   Result<void> on(const ReportUndeliverable& command);
   Result<void> on(const ForgetWorkflow& command);
@@ -49,8 +47,9 @@ class Decision {
   void emit(Event event);
 
   // decide_report.cc
-  Result<const Task*> reported(TaskId id, std::uint32_t attempt);
+  Result<const Task*> reported(TaskId id, AttemptNumber attempt);
   void resume_if_paused(TaskId id);
+  void succeeded(const ReportEnded& report);
   void end_attempt(TaskId id, FailureKind kind, const std::string& message, bool final);
   void fail(TaskId id, FailureKind kind, const std::string& message);
   void cascade(TaskId root);
@@ -82,7 +81,7 @@ class Decision {
   bool preempt();
   bool end_workflow();
   bool leave();
-  [[nodiscard]] bool over_quota(const User& user, const ShapeKey& key) const;
+  [[nodiscard]] bool over_quota(const User& user, const Requirements& needs, std::int64_t tasks = 1) const;
 
   State& state_;
   const Command& command_;

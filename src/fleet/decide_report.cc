@@ -3,7 +3,7 @@
 #include <string>
 
 #include "fleet/decide.h"
-#include "fleet/json.h"
+#include "model/json.h"
 #include "rota/assert.h"
 
 namespace rota::fleet {
@@ -41,12 +41,12 @@ RequeueReason reason_of(FailureKind kind) {
 }  // namespace
 
 // The task, if the report is about its current attempt; null for a late one, which is normal traffic.
-Result<const Task*> Decision::reported(TaskId id, std::uint32_t attempt) {
+Result<const Task*> Decision::reported(TaskId id, AttemptNumber attempt) {
   const Task* task = state_.find(id);
   if (task == nullptr) return Error{ErrorCode::kNotFound, "there is no task " + id.to_string()};
   if (attempt > task->attempt) {
-    return Error{ErrorCode::kInvalidArgument, "attempt " + std::to_string(attempt) + " of " + id.to_string() +
-                                                  " was never made; the latest is " + std::to_string(task->attempt)};
+    return Error{ErrorCode::kInvalidArgument, "attempt " + attempt.to_string() + " of " + id.to_string() +
+                                                  " was never made; the latest is " + task->attempt.to_string()};
   }
   return attempt == task->attempt && active(*task) ? task : nullptr;
 }
@@ -55,48 +55,47 @@ void Decision::resume_if_paused(TaskId id) {
   if (state_.at(id).state == TaskState::kPaused) emit(TaskResumed{id});
 }
 
-Result<void> Decision::on(const ReportSucceeded& command) {
+Result<void> Decision::on(const ReportEnded& command) {
   ROTA_TRY_ASSIGN(const Task* task, reported(command.task, command.attempt));
   if (task == nullptr) return {};
-  const auto most = static_cast<std::size_t>(state_.policy().result_most_bytes);
-  if (command.result.size() > most) {
-    resume_if_paused(command.task);
-    end_attempt(
-        command.task, FailureKind::kError,
-        "its result has " + std::to_string(command.result.size()) + " bytes; allowed are " + std::to_string(most),
-        true);
-    return {};
+  resume_if_paused(command.task);
+  const AttemptOutcome& outcome = command.outcome;
+  switch (outcome.end) {
+    case AttemptEnd::kSucceeded:
+      succeeded(command);
+      break;
+    case AttemptEnd::kFailed:
+      end_attempt(command.task, outcome.failure, outcome.message, outcome.final);
+      break;
+    case AttemptEnd::kCancelled:
+    case AttemptEnd::kPreempted:
+      if (task->stopping) {
+        stopped(command.task);
+      } else {
+        end_attempt(command.task, FailureKind::kError, "it stopped without having been told to", false);
+      }
+      break;
   }
-  if (command.result != "null") {
-    if (const Result<void> valid = json_validate(command.result); !valid.ok()) {
-      resume_if_paused(command.task);
-      end_attempt(command.task, FailureKind::kError, "its result is not JSON: " + valid.error().message, true);
-      return {};
+  return {};
+}
+
+// A result that cannot be kept makes the success a failure.
+void Decision::succeeded(const ReportEnded& report) {
+  const std::string& result = report.outcome.result;
+  const auto most = static_cast<std::size_t>(state_.policy().result_most_bytes);
+  if (result.size() > most) {
+    end_attempt(report.task, FailureKind::kError,
+                "its result has " + std::to_string(result.size()) + " bytes; allowed are " + std::to_string(most),
+                true);
+    return;
+  }
+  if (!result.empty() && result != "null") {
+    if (const Result<void> valid = json_validate(result); !valid.ok()) {
+      end_attempt(report.task, FailureKind::kError, "its result is not JSON: " + valid.error().message, true);
+      return;
     }
   }
-  resume_if_paused(command.task);
-  emit(TaskSucceeded{command.task, command.attempt});
-  return {};
-}
-
-Result<void> Decision::on(const ReportFailed& command) {
-  ROTA_TRY_ASSIGN(const Task* task, reported(command.task, command.attempt));
-  if (task == nullptr) return {};
-  resume_if_paused(command.task);
-  end_attempt(command.task, command.kind, command.message, command.final);
-  return {};
-}
-
-Result<void> Decision::on(const ReportStopped& command) {
-  ROTA_TRY_ASSIGN(const Task* task, reported(command.task, command.attempt));
-  if (task == nullptr) return {};
-  resume_if_paused(command.task);
-  if (!task->stopping) {
-    end_attempt(command.task, FailureKind::kError, "it stopped without having been told to", false);
-    return {};
-  }
-  stopped(command.task);
-  return {};
+  emit(TaskSucceeded{report.task, report.attempt});
 }
 
 // It has stopped as it was told.
@@ -176,7 +175,7 @@ void Decision::end_attempt(TaskId id, FailureKind kind, const std::string& messa
         task.extra != nullptr && task.extra->memory_bytes > 0 ? task.extra->memory_bytes : use.needs.memory_bytes;
     std::int64_t largest = 0;
     for (const Kind& kind_of : state_.board().kinds()) {
-      if (kind_of.live > 0) largest = std::max(largest, kind_of.spec.memory_bytes);
+      if (kind_of.live > 0) largest = std::max(largest, kind_of.spec.resources.memory_bytes);
     }
     const std::int64_t more =
         asked / 1000 * use.retry.memory_factor_permille + asked % 1000 * use.retry.memory_factor_permille / 1000;
@@ -199,7 +198,7 @@ void Decision::stop_gang(TaskId id) {
 }
 
 void Decision::fail(TaskId id, FailureKind kind, const std::string& message) {
-  emit(TaskFailed{id, kind, false, TaskId(), message});
+  emit(TaskFailed{id, kind, message});
   cascade(id);
 }
 

@@ -1,6 +1,5 @@
 // What happens because time has passed.
 #include <algorithm>
-#include <bit>
 #include <string>
 #include <vector>
 
@@ -22,7 +21,7 @@ void Decision::fire(const Timer& timer) {
     case Timer::Kind::kBackoff: {
       const TaskId id(timer.id);
       const Task* task = state_.find(id);
-      if (task != nullptr && task->state == TaskState::kQueued && task->due_ns == timer.due_ns) emit(TaskReadied{id});
+      if (task != nullptr && task->state == TaskState::kQueued && task->due_ns() == timer.due_ns) emit(TaskReadied{id});
       return;
     }
     case Timer::Kind::kGrace:  // All together: fire_graces().
@@ -76,7 +75,7 @@ void Decision::fire_graces(const std::vector<ShapeRef>& shapes) {
 }
 
 std::string Decision::unplaceable(const ShapeKey& key) const {
-  const Nearest near = nearest_worker(state_, key.needs);
+  const Nearest near = nearest_worker(state_, key.needs, key.handler);
   const std::string message = "no live worker can run it: ";
   if (!key.pinned.empty()) return message + "worker '" + key.pinned + "' is not there";
   if (near.worker.is_none()) return message + "there is none";
@@ -111,39 +110,24 @@ std::vector<Waiting> waiting_tasks(const Board& board) {
 // Takes from `list` what the worker would run if it were enabled; false if that is nothing. What it still runs from
 // before counts. In modes that bind a worker it counts for one task: more may be bound elsewhere.
 bool take_waiting(const Worker& worker, DispatchMode mode, std::vector<Waiting>& list) {
-  std::int64_t cpu = worker.spec.cpu_millis - worker.cpu_used;
-  std::int64_t memory = worker.spec.memory_bytes - worker.memory_used;
-  std::uint64_t used = worker.devices_used;
+  const Resources& resources = worker.spec.resources;
+  const bool unchecked = mode == DispatchMode::kStaticRoundRobin;
+  ResourceUse used = worker.used;
   bool any = false;
   for (Waiting& waiting : list) {
     const ShapeKey& key = waiting.shape->key;
-    const Requirements& needs = key.needs;
-    const bool unchecked = mode == DispatchMode::kStaticRoundRobin;
-    if (!unchecked && !Board::capable(worker.spec, needs)) continue;
+    if (!meets(worker.spec, key.needs, key.handler)) continue;
     if (!key.pinned.empty() && key.pinned != worker.spec.name) continue;
     if (!key.only.is_none() && key.only != worker.id) continue;
     if (waiting.shape->spare_excluded && std::binary_search(key.excluded.begin(), key.excluded.end(), worker.id))
       continue;
     std::int64_t count = mode == DispatchMode::kAdaptive ? waiting.tasks : std::min<std::int64_t>(waiting.tasks, 1);
-    std::uint64_t devices = 0;
-    if (!unchecked) {
-      if (needs.cpu_millis > 0) count = std::min(count, cpu / needs.cpu_millis);
-      if (needs.memory_bytes > 0) count = std::min(count, memory / needs.memory_bytes);
-      if (needs.gpu.count > 0) {
-        devices = Board::suitable_devices(worker.spec, needs.gpu) & ~used;
-        count = std::min<std::int64_t>(count, std::popcount(devices) / needs.gpu.count);
-      }
-    }
+    if (!unchecked) count = std::min(count, resources.count(key.needs, used));
     if (count <= 0) continue;
     any = true;
     waiting.tasks -= count;
     if (mode != DispatchMode::kAdaptive) break;
-    cpu -= count * needs.cpu_millis;
-    memory -= count * needs.memory_bytes;
-    for (std::int64_t i = 0; i < count * needs.gpu.count; ++i) {
-      used |= devices & -devices;  // The lowest that is free.
-      devices &= devices - 1;
-    }
+    used.add(resources.allot(key.needs, used, count));
   }
   return any;
 }

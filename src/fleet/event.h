@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "fleet/command.h"
-#include "fleet/ids.h"
+#include "rota/model/ids.h"
 
 namespace rota::fleet {
 
@@ -44,6 +44,8 @@ enum class WorkerChange : std::uint8_t {
   kDisabledElastic,
   kEnabledElastic,
 };
+ROTA_ENUM_NAMES(WorkerChange, kEnabledElastic, "draining", "left", "unreachable", "back", "disabled_by_hand",
+                "enabled_by_hand", "disabled_elastic", "enabled_elastic")
 struct WorkerChanged {
   static constexpr std::string_view kName = "WorkerChanged";
   WorkerId worker{};
@@ -87,6 +89,7 @@ struct TaskSkipped {
 };
 
 enum class Affinity : std::uint8_t { kNone, kDataLocality, kPreviouslyExecuted, kSameZone };
+ROTA_ENUM_NAMES(Affinity, kSameZone, "none", "data_locality", "previously_executed", "same_zone")
 enum class Why : std::uint8_t {
   kOnlyWorkerAvailable,
   kLeastLoaded,  // queue_depth
@@ -100,8 +103,11 @@ enum class Why : std::uint8_t {
   kRandom,
   kCustom,
 };
+ROTA_ENUM_NAMES(Why, kCustom, "only_worker_available", "least_loaded", "resource_fit", "affinity", "score", "sticky",
+                "pinned", "first_fit", "round_robin", "random", "custom")
 // Why a task runs where it does (B-3). Which numbers mean something depends on `why`; the others are 0.
 struct Reasoning {
+  static constexpr bool kWritesEnumerators = true;
   Why why = Why::kOnlyWorkerAvailable;
   Affinity affinity = Affinity::kNone;
   std::uint32_t candidates = 0;
@@ -118,21 +124,14 @@ struct Reasoning {
               score)
 };
 
-// A task of a merged execution beside the one that leads it.
-struct Member {
-  TaskId task{};
-  std::uint32_t attempt = 0;
-  ROTA_FIELDS(task, attempt)
-};
-
 struct TaskAssigned {
   static constexpr std::string_view kName = "TaskAssigned";
   TaskId task{};
-  std::uint32_t attempt = 0;
+  AttemptNumber attempt{};
   WorkerId worker{};
-  std::uint64_t devices = 0;  // Bit i: the worker's GPU i.
-  bool queued = false;        // It waits at the worker until what it needs is free there.
-  std::vector<Member> members{};
+  DeviceSet devices = 0;             // Of the worker's GPUs.
+  bool queued = false;               // It waits at the worker until what it needs is free there.
+  std::vector<AttemptId> members{};  // The other tasks of a merged execution.
   Reasoning reasoning{};
   ROTA_FIELDS(task, attempt, worker, devices, queued, members, reasoning)
 };
@@ -141,14 +140,14 @@ struct TaskAssigned {
 struct TaskStarted {
   static constexpr std::string_view kName = "TaskStarted";
   TaskId task{};
-  std::uint64_t devices = 0;
+  DeviceSet devices = 0;
   ROTA_FIELDS(task, devices)
 };
 
 struct TaskSucceeded {
   static constexpr std::string_view kName = "TaskSucceeded";
   TaskId task{};
-  std::uint32_t attempt = 0;
+  AttemptNumber attempt{};
   ROTA_FIELDS(task, attempt)
 };
 
@@ -156,10 +155,8 @@ struct TaskFailed {
   static constexpr std::string_view kName = "TaskFailed";
   TaskId task{};
   FailureKind kind = FailureKind::kError;
-  bool dependency_failure = false;
-  TaskId parent_task_id{};  // The task whose failure or cancellation is the root of it; none for the root itself.
   std::string message{};
-  ROTA_FIELDS(task, kind, dependency_failure, parent_task_id, message)
+  ROTA_FIELDS(task, kind, message)
 };
 
 enum class RequeueReason : std::uint8_t {
@@ -173,6 +170,8 @@ enum class RequeueReason : std::uint8_t {
   kGang,              // Another of its gang stopped.
   kRetried,           // By hand.
 };
+ROTA_ENUM_NAMES(RequeueReason, kRetried, "failed", "worker_lost", "killed_for_memory", "timed_out", "preempted",
+                "undeliverable", "sticky_worker_busy", "gang", "retried")
 struct TaskRequeued {
   static constexpr std::string_view kName = "TaskRequeued";
   TaskId task{};
@@ -186,7 +185,7 @@ struct TaskCancelled {
   static constexpr std::string_view kName = "TaskCancelled";
   TaskId task{};
   bool dependency_failure = false;
-  TaskId parent_task_id{};
+  TaskId parent_task_id{};  // The task whose failure or cancellation is the root cause; none for the root itself.
   ROTA_FIELDS(task, dependency_failure, parent_task_id)
 };
 
@@ -203,6 +202,7 @@ struct TaskResumed {
 
 // A running task is to stop, and its worker will report that it has.
 enum class StopReason : std::uint8_t { kCancel, kPreempt, kGang };
+ROTA_ENUM_NAMES(StopReason, kGang, "cancel", "preempt", "gang")
 struct StopRequested {
   static constexpr std::string_view kName = "StopRequested";
   TaskId task{};
@@ -236,6 +236,7 @@ struct BindingDropped {
 };
 
 enum class Outcome : std::uint8_t { kRunning, kSucceeded, kFailed, kCancelled };
+ROTA_ENUM_NAMES(Outcome, kCancelled, "running", "succeeded", "failed", "cancelled")
 struct WorkflowEnded {
   static constexpr std::string_view kName = "WorkflowEnded";
   WorkflowId workflow{};
@@ -262,12 +263,5 @@ using Event =
                  TaskRequeued, TaskCancelled, TaskPaused, TaskResumed, StopRequested, CheckpointSaved, PriorityChanged,
                  QuotaChanged, BindingDropped, WorkflowEnded, WorkflowForgotten, ElasticPolled>;
 using Events = std::vector<Event>;
-
-std::string_view to_string(WorkerChange change);
-std::string_view to_string(Affinity affinity);
-std::string_view to_string(Why why);
-std::string_view to_string(RequeueReason reason);
-std::string_view to_string(StopReason reason);
-std::string_view to_string(Outcome outcome);
 
 }  // namespace rota::fleet

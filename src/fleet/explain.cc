@@ -106,14 +106,14 @@ std::string Explainer::stage_progress(std::uint32_t stage) const {
 }
 
 void Explainer::queued() {
-  if (task_.due_ns > 0) {
-    const std::int64_t left = task_.due_ns - now_ns_;
+  if (task_.due_ns() > 0) {
+    const std::int64_t left = task_.due_ns() - now_ns_;
     because(ExplainReason::kBackoff,
             "waits for the time of its next attempt, " +
                 (left > 0 ? "in " + span_of(left) : std::string("which has come: the next tick readies it")));
-    also("; attempt " + std::to_string(task_.attempt) + " on " + worker_name(task_.worker) + " failed");
+    also("; attempt " + task_.attempt.to_string() + " on " + worker_name(task_.worker) + " failed");
     if (task_.extra != nullptr && !task_.extra->message.empty()) also(": " + printable(task_.extra->message, 200));
-    fact("until_ns", task_.due_ns);
+    fact("until_ns", task_.due_ns());
     fact("spent", task_.spent);
     fact("max_attempts", use_.retry.max_attempts);
     if (task_.extra != nullptr) fact("failure", task_.extra->message);
@@ -177,11 +177,11 @@ void Explainer::running() {
 
 void Explainer::placement() {
   fact("worker", state_.find(task_.worker) == nullptr ? task_.worker.to_string() : state_.at(task_.worker).spec.name);
-  fact("attempt", task_.attempt);
+  fact("attempt", task_.attempt.value());
   fact("assigned_ns", task_.assigned_ns);
   fact("assigned_in", static_cast<std::int64_t>(task_.assigned_in));
-  if (!task_.lead.is_none() && task_.lead != out_.task) fact("merged_with", task_.lead.to_string());
   if (assigned_ == nullptr) return;
+  if (assigned_->task != out_.task) fact("merged_with", assigned_->task.to_string());
   const Reasoning& why = assigned_->reasoning;
   also("; " + explain_assignment(*assigned_, state_));
   fact("why", to_string(why.why));
@@ -208,34 +208,34 @@ void Explainer::succeeded() {
     fact("condition", use_.condition);
     return;
   }
-  const std::int64_t took = task_.ended_ns - task_.assigned_ns;
-  if (task_.extra != nullptr && task_.extra->cached) {
-    because(ExplainReason::kSucceeded, "was not run: " + printable(task_.extra->note, 1000));
+  const std::int64_t took = task_.ended_ns - (task_.started_ns > 0 ? task_.started_ns : task_.assigned_ns);
+  if (task_.extra != nullptr && task_.extra->reused) {
+    because(ExplainReason::kSucceeded, "was not run: " + printable(task_.extra->cache_note, 1000));
     out_.facts.push_back({"cached", "true", false});
-    fact("cache", task_.extra->note);
+    fact("cache", task_.extra->cache_note);
     fact("took_ns", took);
     placement();
     return;
   }
-  because(ExplainReason::kSucceeded, "succeeded on " + worker_name(task_.worker) + " " + span_of(took) +
-                                         " after it was sent there, in attempt " + std::to_string(task_.attempt));
+  because(ExplainReason::kSucceeded, "succeeded on " + worker_name(task_.worker) + " in attempt " +
+                                         task_.attempt.to_string() + ", which took " + span_of(took));
   cache_note();
   fact("took_ns", took);
   placement();
 }
 
 void Explainer::cache_note() {
-  if (task_.extra == nullptr || task_.extra->note.empty()) return;
-  also("; " + printable(task_.extra->note, 1000));
-  fact("cache", task_.extra->note);
+  if (task_.extra == nullptr || task_.extra->cache_note.empty()) return;
+  also("; " + printable(task_.extra->cache_note, 1000));
+  fact("cache", task_.extra->cache_note);
 }
 
 void Explainer::failed() {
-  const bool ran = task_.attempt > 0;
+  const bool ran = !task_.attempt.is_none();
   const TaskExtra none;
   const TaskExtra& extra = task_.extra == nullptr ? none : *task_.extra;
   because(ExplainReason::kFailed, "failed (" + std::string(to_string(extra.kind)) + ")");
-  if (ran) also(" after " + counted(task_.attempt, "attempt") + ", the last on " + worker_name(task_.worker));
+  if (ran) also(" after " + counted(task_.attempt.value(), "attempt") + ", the last on " + worker_name(task_.worker));
   if (!extra.message.empty()) also(": " + printable(extra.message, 200));
   fact("kind", to_string(extra.kind));
   fact("message", extra.message);
@@ -324,7 +324,7 @@ const TaskAssigned* find_assignment(const Record& record, TaskId task) {
   for (const Event& event : record.events) {
     const auto* assigned = std::get_if<TaskAssigned>(&event);
     if (assigned == nullptr) continue;
-    const auto is_it = [&](const Member& member) { return member.task == task; };
+    const auto is_it = [&](const AttemptId& member) { return member.task == task; };
     if (assigned->task == task || std::any_of(assigned->members.begin(), assigned->members.end(), is_it)) {
       return assigned;
     }

@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "fleet/event.h"
-#include "fleet/ids.h"
 #include "fleet/record.h"
 #include "fleet/state.h"
+#include "rota/model/ids.h"
 #include "rota/result.h"
 
 namespace rota::fleet {

@@ -4,7 +4,6 @@
 //
 // In the order of how long it would last: what no room would cure comes before what waits for room.
 #include <algorithm>
-#include <bit>
 #include <tuple>
 
 #include "base/json_text.h"
@@ -18,19 +17,10 @@ namespace {
 
 std::string quoted(std::string_view text) { return "'" + printable(text) + "'"; }
 
-// How many tasks with these needs the worker could start now.
-std::int64_t room_now(const Worker& worker, const Requirements& needs) {
-  if (!worker.takes_tasks() || worker.queued > 0 || !Board::capable(worker.spec, needs)) return 0;
-  std::int64_t room = TaskId::kMostTasks;
-  if (needs.cpu_millis > 0) room = std::min(room, (worker.spec.cpu_millis - worker.cpu_used) / needs.cpu_millis);
-  if (needs.memory_bytes > 0) {
-    room = std::min(room, (worker.spec.memory_bytes - worker.memory_used) / needs.memory_bytes);
-  }
-  if (needs.gpu.count > 0) {
-    const std::uint64_t free = Board::suitable_devices(worker.spec, needs.gpu) & ~worker.devices_used;
-    room = std::min<std::int64_t>(room, std::popcount(free) / needs.gpu.count);
-  }
-  return std::max<std::int64_t>(room, 0);
+// How many tasks with this key the worker could start now.
+std::int64_t room_now(const Worker& worker, const ShapeKey& key) {
+  if (!worker.takes_tasks() || worker.queued > 0 || !meets(worker.spec, key.needs, key.handler)) return 0;
+  return std::min<std::int64_t>(worker.spec.resources.count(key.needs, worker.used), TaskId::kMostTasks);
 }
 
 }  // namespace
@@ -52,10 +42,10 @@ void Explainer::ready() {
   } else if (const Worker* bound = state_.find(workflow_.bound);
              state_.policy().mode == DispatchMode::kStaticWorker && bound != nullptr) {
     one_worker(ExplainReason::kWorkflowWorker, *bound, "which works for its whole workflow (static_worker)");
-  } else if (const auto type = state_.globals().type_owner.find(use_.type);
+  } else if (const auto type = state_.globals().type_owner.find(use_.spec.type);
              state_.policy().mode == DispatchMode::kFixedPipeline && type != state_.globals().type_owner.end()) {
     one_worker(ExplainReason::kTypeWorker, state_.at(type->second),
-               "to which all tasks of type " + quoted(use_.type) + " belong (fixed_pipeline)");
+               "to which all tasks of type " + quoted(use_.spec.type) + " belong (fixed_pipeline)");
   } else {
     no_room(shape);
   }
@@ -74,14 +64,14 @@ void Explainer::unplaceable(const Shape& shape) {
     if (shape.fits[i].possible) since = std::max(since, state_.board().kinds()[i].gone_ns);
   }
   const std::int64_t fails = since + state_.policy().no_worker_grace_ms * graph::kNsPerMs;
-  const Nearest near = nearest_worker(state_, key.needs);
+  const Nearest near = nearest_worker(state_, key.needs, key.handler);
   std::string why;
   if (!key.pinned.empty()) {
     const Worker* worker = state_.find_worker(key.pinned);
     why = "it is pinned to worker " + quoted(key.pinned) + ", ";
     why += worker == nullptr ? std::string("which is not there")
            : !worker->live() ? "which is " + std::string(to_string(worker->status(0)))
-                             : "which lacks " + unmet_requirement(worker->spec, key.needs);
+                             : "which lacks " + unmet_requirement(worker->spec, key.needs, key.handler);
   } else if (near.worker.is_none()) {
     why = "there is no live worker";
   } else if (!near.lacks.empty()) {
@@ -107,32 +97,18 @@ bool Explainer::over_quota(const Shape& shape) {
   const User& user = state_.users()[workflow_.user];
   // A gang is on the account as a whole.
   const std::int64_t count = shape.key.gang == 0 ? 1 : workflow_.stages[task_.stage].unfinished;
-  const Requirements& needs = shape.key.needs;
-  struct Limit {
-    std::string_view what;
-    std::int64_t limit, used, more;
-  };
-  for (const Limit& each : {Limit{"cpu", user.cpu_limit, user.cpu_used, needs.cpu_millis * count},
-                            Limit{"memory", user.memory_limit, user.memory_used, needs.memory_bytes * count},
-                            Limit{"gpus", user.gpu_limit, user.gpus_used, needs.gpu.count * count},
-                            Limit{"tasks", user.task_limit, user.tasks_used, count}}) {
-    if (each.limit == 0 || each.used + each.more <= each.limit) continue;
-    const auto figure = [&](std::int64_t value) {
-      return each.what == "cpu"      ? decimal(value, 1000)
-             : each.what == "memory" ? bytes_of(value)
-                                     : std::to_string(value);
-    };
-    because(ExplainReason::kQuota, "waits for the quota of user " + quoted(user.name) + ": " + std::string(each.what) +
-                                       " " + figure(each.used) + " of " + figure(each.limit) + " in use, and " +
-                                       (count > 1 ? "its gang" : "it") + " needs " + figure(each.more));
-    fact("user", user.name);
-    fact("quota", each.what);
-    fact("limit", each.limit);
-    fact("used", each.used);
-    fact("required", each.more);
-    return true;
-  }
-  return false;
+  const auto excess = user.limits.exceeded(user.used, FleetUse::of(shape.key.needs, count));
+  if (!excess) return false;
+  because(ExplainReason::kQuota,
+          "waits for the quota of user " + quoted(user.name) + ": " + excess->what + " " +
+              amount_text(excess->unit, excess->used) + " of " + amount_text(excess->unit, excess->limit) +
+              " in use, and " + (count > 1 ? "its gang" : "it") + " needs " + amount_text(excess->unit, excess->more));
+  fact("user", user.name);
+  fact("quota", excess->what);
+  fact("limit", excess->limit);
+  fact("used", excess->used);
+  fact("required", excess->more);
+  return true;
 }
 
 void Explainer::gang(const Shape& shape) {
@@ -154,7 +130,7 @@ void Explainer::gang(const Shape& shape) {
   const bool one = Board::one_worker_only(state_);
   std::int64_t room = 0;
   state_.each_worker([&](const Worker& worker) {
-    const std::int64_t here = room_now(worker, shape.key.needs);
+    const std::int64_t here = room_now(worker, shape.key);
     room = one ? std::max(room, here) : room + here;
   });
   because(ExplainReason::kGangRoom, "waits for room for its gang: " + std::to_string(stage.unfinished) +
@@ -175,7 +151,6 @@ void Explainer::one_worker(ExplainReason reason, const Worker& worker, const std
 // Each worker that could run it is counted once, by the first thing that keeps it from doing so.
 void Explainer::no_room(const Shape& shape) {
   const ShapeKey& key = shape.key;
-  const bool unchecked = state_.policy().mode == DispatchMode::kStaticRoundRobin;
   struct Count {
     std::string_view key, words;
     std::int64_t count = 0;
@@ -189,10 +164,10 @@ void Explainer::no_room(const Shape& shape) {
   Count incapable{"incapable", "unable to run all of its workflow (static_worker)"};
   std::int64_t able = 0;
   state_.each_worker([&](const Worker& worker) {
-    if (worker.left || !(shape.fits[worker.kind].possible || unchecked)) return;
+    if (worker.left || !shape.fits[worker.kind].possible) return;
     ++able;
     const bool failed_there = std::binary_search(key.excluded.begin(), key.excluded.end(), worker.id);
-    const auto whole = [&](const TaskTemplate& use) { return Board::capable(worker.spec, use.needs); };
+    const auto whole = [&](const TaskTemplate& use) { return meets(worker.spec, use.needs, needed_handler(use.spec)); };
     const bool all = std::all_of(workflow_.spec.templates.begin(), workflow_.spec.templates.end(), whole);
     const bool by_workflow = state_.policy().mode == DispatchMode::kStaticWorker;
     Count& why = !worker.reachable                                                        ? unreachable

@@ -12,10 +12,10 @@
 
 #include "fleet/brain.h"
 #include "fleet/explain_words.h"
-#include "fleet/json.h"
 #include "fleet/names.h"
 #include "fleet/random_fleet_test.h"
 #include "fleet/script_brain_test.h"
+#include "model/json.h"
 
 namespace rota::fleet {
 namespace {
@@ -135,7 +135,7 @@ after 20s heartbeat all
   const Explanation why = script.explain("big");
   EXPECT_EQ(why.reason, ExplainReason::kUnplaceable);
   EXPECT_THAT(why.sentence,
-              HasSubstr("memory: 2 GiB needed, 1 GiB there (at 'large', which comes nearest); it fails in "
+              HasSubstr("memory: 2 GiB needed, 1 GiB available (at 'large', which comes nearest); it fails in "
                         "40s unless one comes"));
   EXPECT_EQ(fact(why, "nearest"), "large");
   EXPECT_THAT(script.explain("there").sentence, HasSubstr("pinned to worker 'nowhere', which is not there"));
@@ -175,7 +175,7 @@ TEST(Explain, StickyWorker) {
 worker b cpu=1
 workflow w
   stage train
-  stage eval needs=train payload='{"checkpoint": "${train.result.path}"}'
+  stage eval needs=train inputs='{"checkpoint": "${train.result.path}"}'
 workflow other priority=9
   stage x items=3
 ok wf-1.0 result='{"path":"/p"}'
@@ -296,9 +296,11 @@ TEST(Explain, Turn) {
   };
   WorkerSpec spec;
   spec.name = "w";
+  spec.resources.cpu_millis = 1000;
   apply(1, RegisterWorker{spec, {}}, WorkerRegistered{WorkerId(1)});
   SubmitWorkflow submit;
   submit.workflow.templates.resize(2);
+  for (TaskTemplate& use : submit.workflow.templates) use.spec.program = ProgramSpec{.shell = "true"};
   submit.workflow.templates[1].condition = "1 == 1";
   submit.workflow.stages = {Stage{"x"}, Stage{"y", 1}};
   apply(2, submit, WorkflowAccepted{WorkflowId(1), false});
@@ -383,7 +385,7 @@ workflow one
   stage kept
   stage changed
   stage broken
-ok wf-1.0 cached note='command and inputs are unchanged since 2026-11-16 11:02 UTC (workflow one, task kept)'
+ok wf-1.0 reused note='command and inputs are unchanged since 2026-11-16 11:02 UTC (workflow one, task kept)'
 ok wf-1.1 note='runs: the file data/a.csv changed'
 fail wf-1.2 boom final note='runs: no earlier success'
 )");
@@ -393,7 +395,7 @@ fail wf-1.2 boom final note='runs: no earlier success'
               HasSubstr("(kept) was not run: command and inputs are unchanged since 2026-11-16 11:02 UTC"));
   EXPECT_THAT(to_json(kept), HasSubstr(R"("cached":true,"cache":"command and inputs)"));
   const Explanation changed = script.explain("changed");
-  EXPECT_THAT(changed.sentence, HasSubstr(", in attempt 1; runs: the file data/a.csv changed"));
+  EXPECT_THAT(changed.sentence, HasSubstr(" in attempt 1, which took 2ms; runs: the file data/a.csv changed"));
   EXPECT_EQ(fact(changed, "cache"), "runs: the file data/a.csv changed");
   EXPECT_EQ(fact(changed, "cached"), "(none)");
   EXPECT_THAT(script.explain("broken").sentence, HasSubstr("boom; runs: no earlier success"));
@@ -417,7 +419,7 @@ stopped wf-1.5
 cancel wf-1.6
 )");
   EXPECT_EQ(script.explain("good").reason, ExplainReason::kSucceeded);
-  EXPECT_THAT(script.explain("good").sentence, HasSubstr("succeeded on 'a' 1ms after it was sent there, in attempt 1"));
+  EXPECT_THAT(script.explain("good").sentence, HasSubstr("succeeded on 'a' in attempt 1, which took 1ms"));
   const Explanation skipped = script.explain("never");
   EXPECT_EQ(skipped.reason, ExplainReason::kSkipped);
   EXPECT_THAT(skipped.sentence, HasSubstr("its condition does not hold: ${good.result.n} > 7."));

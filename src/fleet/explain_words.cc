@@ -45,10 +45,6 @@ std::string span_of(std::int64_t ns) {
   return format_duration(Duration(ns));
 }
 
-std::string bytes_of(std::int64_t count) {
-  return format_bytes(ByteSize{static_cast<std::uint64_t>(std::max<std::int64_t>(count, 0))});
-}
-
 std::string lower(graph::TaskState state) {
   std::string text(graph::to_string(state));
   if (text.front() >= 'A' && text.front() <= 'Z') text.front() = static_cast<char>(text.front() - 'A' + 'a');

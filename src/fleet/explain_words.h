@@ -18,7 +18,6 @@ namespace rota::fleet {
 [[nodiscard]] std::string ordinal(std::uint64_t number);
 // "1m30s"; cut to milliseconds from 10 ms on, to microseconds from 10 us on.
 [[nodiscard]] std::string span_of(std::int64_t ns);
-[[nodiscard]] std::string bytes_of(std::int64_t count);
 // "running", within a sentence.
 [[nodiscard]] std::string lower(graph::TaskState state);
 // "a, b and c": appends the next item.

@@ -27,7 +27,8 @@ void Meter::touch(WorkerId id, const State& state) {
     const bool up = worker->reachable && !worker->left && !worker->disabled_by_hand && !worker->disabled_elastic;
     const bool busy = worker->executions.size() > worker->queued;
     // One that was disabled while it ran something is there until that is done.
-    fresh = {worker->cpu_used, up || busy ? worker->spec.cpu_millis : 0, busy ? price : 0, up || busy ? price : 0};
+    fresh = {worker->used.cpu_millis, up || busy ? worker->spec.resources.cpu_millis : 0, busy ? price : 0,
+             up || busy ? price : 0};
   }
   Rates& old = workers_[id.value()];
   rates_.cpu_used += fresh.cpu_used - old.cpu_used;
@@ -50,8 +51,9 @@ void Meter::see(const Record& record, const State& state) {
   advance(record.wall_ns);
   ++counts_.records;
   for (const Event& event : record.events) {
-    each_begun(event, state, [&](TaskId id, std::uint32_t attempt) {
-      if (attempt == 1) waits_.push_back(std::max<std::int64_t>(record.wall_ns - state.at(id).since_ns, 0));
+    each_begun(event, state, [&](TaskId id, AttemptNumber attempt) {
+      if (attempt == AttemptNumber(1))
+        waits_.push_back(std::max<std::int64_t>(record.wall_ns - state.at(id).since_ns, 0));
     });
     if (const auto* assigned = std::get_if<TaskAssigned>(&event)) {
       ++counts_.assignments;

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "fleet/ids.h"
 #include "fleet/record.h"
 #include "fleet/state.h"
+#include "rota/model/ids.h"
 
 namespace rota::fleet {
 
@@ -48,7 +48,7 @@ void each_begun(const Event& event, const State& state, F&& f) {
   if (const auto* assigned = std::get_if<TaskAssigned>(&event)) {
     if (assigned->queued) return;
     f(assigned->task, assigned->attempt);
-    for (const Member& member : assigned->members) f(member.task, member.attempt);
+    for (const AttemptId& member : assigned->members) f(member.task, member.attempt);
   } else if (const auto* started = std::get_if<TaskStarted>(&event)) {
     const Task* task = state.find(started->task);
     const Worker* worker = task == nullptr ? nullptr : state.find(task->worker);

@@ -11,7 +11,7 @@
 
 namespace rota::fleet {
 
-inline constexpr std::string_view kFrozenLog = "5ad309c725c5a3af47823dddc5d57e95";
+inline constexpr std::string_view kFrozenLog = "5079758fc7bb26ca5b679ef0bea8ce3e";
 
 inline std::string play_frozen_log() {
   Hash128 chain = first_chain();

@@ -10,15 +10,13 @@ void State::check_invariants() const {
   SetHash set;
   std::uint64_t unfinished = 0;
   std::map<TaskId, WorkerId> placed;
-  std::map<std::uint32_t, User> used;
+  std::map<std::uint32_t, FleetUse> used_by;
 
   // (1) A worker holds what its executions need, and never more than it has where requirements are looked at.
   each_worker([&](const Worker& worker) {
     ROTA_ASSERT(!worker.dirty && worker.hash == hash_of_worker(worker), "a worker's hash is up to date");
     set.add(worker.hash);
-    std::int64_t cpu = 0;
-    std::int64_t memory = 0;
-    std::uint64_t devices = 0;
+    ResourceUse used;
     std::uint32_t queued = 0;
     for (const Execution& execution : worker.executions) {
       ROTA_ASSERT(!execution.members.empty());
@@ -29,28 +27,18 @@ void State::check_invariants() const {
         ++queued;
         continue;
       }
-      cpu += execution.cpu_millis;
-      memory += execution.memory_bytes;
-      ROTA_ASSERT((devices & execution.devices) == 0, "a device serves one execution");
-      devices |= execution.devices;
-      User& user = used[execution.user];
-      user.cpu_used += execution.cpu_millis;
-      user.memory_used += execution.memory_bytes;
-      user.gpus_used += execution.gpus;
-      ++user.tasks_used;
+      ROTA_ASSERT((used.devices & execution.held.devices) == 0, "a device serves one execution");
+      used.add(execution.held);
+      used_by[execution.user].add(execution.held);
     }
-    ROTA_ASSERT(cpu == worker.cpu_used && memory == worker.memory_used && devices == worker.devices_used &&
-                queued == worker.queued);
+    ROTA_ASSERT(used == worker.used && queued == worker.queued, "a worker's use is the sum over its executions");
     ROTA_ASSERT(worker.reachable || worker.executions.empty(), "a worker that is gone runs nothing");
   });
 
   // (2) Users are charged for what their executions hold.
   for (std::uint32_t i = 0; i < users_.size(); ++i) {
     const User& user = users_[i];
-    const User& sum = used[i];
-    ROTA_ASSERT(user.cpu_used == sum.cpu_used && user.memory_used == sum.memory_used &&
-                    user.gpus_used == sum.gpus_used && user.tasks_used == sum.tasks_used,
-                "a user's account", user.name);
+    ROTA_ASSERT(user.used == used_by[i], "a user's use is the sum over the user's executions", user.name);
     ROTA_ASSERT(!user.dirty && user.hash == hash_of_user(user));
     set.add(user.hash);
   }
@@ -78,7 +66,9 @@ void State::check_invariants() const {
         placed.erase(found);
       }
       ROTA_ASSERT((task.state == TaskState::kReady) == (task.shape != kNoShape), "who is ready is on the board");
-      ROTA_ASSERT(task.spent <= task.attempt);
+      ROTA_ASSERT(task.spent <= task.attempt.value());
+      ROTA_ASSERT(task.started_ns == 0 || (task.assigned_ns <= task.started_ns && task.started_ns <= task.ended_ns));
+      ROTA_ASSERT(task.ended_ns <= time_ns());
       if (runs || task.state == TaskState::kReady || task.state == TaskState::kSucceeded) {
         ROTA_ASSERT(workflow.stages[task.stage].waits == 0, "what it needs has succeeded", id.to_string());
       }
@@ -103,25 +93,6 @@ void State::check_invariants() const {
   ROTA_ASSERT(board_.to_end().empty() && board_.to_leave().empty(), "ended and left");
   ROTA_ASSERT(board_.to_defer().empty(), "said to wait");
   board_.check_invariants(*this);
-}
-
-std::size_t State::task_bytes() const {
-  std::size_t sum = 0;
-  each_workflow([&](const Workflow& workflow) {
-    sum += workflow.tasks.capacity() * sizeof(Task) + workflow.stages.capacity() * sizeof(StageState);
-    for (const Task& task : workflow.tasks) {
-      if (task.extra != nullptr) sum += sizeof(TaskExtra) + task.extra->result.capacity();
-    }
-    for (const Stage& stage : workflow.spec.stages) {
-      sum += sizeof(Stage) + stage.name.capacity() + stage.needs.capacity() * sizeof(std::uint32_t);
-      for (const std::string& item : stage.items) sum += sizeof(std::string) + item.capacity();
-    }
-  });
-  board_.each_shape([&](ShapeRef, const Shape& shape) {
-    for (const auto& [key, ready] : shape.classes)
-      sum += (ready.run.size() + 2 * ready.side.size()) * sizeof(ReadyEntry);
-  });
-  return sum;
 }
 
 }  // namespace rota::fleet

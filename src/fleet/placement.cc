@@ -227,7 +227,7 @@ void by_selection(const State& state, TaskId id, const Shape& shape, Candidates&
       });
       choice.worker = best->id;
       why.why = Why::kResourceFit;
-      why.available = best->spec.cpu_millis - best->cpu_used;
+      why.available = best->spec.resources.cpu_millis - best->used.cpu_millis;
       why.required = shape.key.needs.cpu_millis;
       return;
     }
@@ -288,29 +288,9 @@ std::int64_t score_of(const Policy& policy, Category category, const Kind& kind)
   return (lambda * kind.throughput_scaled - (kOne - lambda) * kind.cost_scaled) / kOne;
 }
 
-std::uint64_t tie_of(TaskId task, const Kind& kind, const Worker& worker) {
-  const std::uint64_t seed = mix(task.value());
-  return full_tie(group_tie(seed, kind, worker.slot / 64), seed, worker.id);
-}
-
 std::int64_t jitter_of(const Policy& policy, std::uint64_t tie) {
   __extension__ using Wide = unsigned __int128;
   return static_cast<std::int64_t>(static_cast<Wide>(tie) * static_cast<std::uint64_t>(policy.jitter) >> 64);
-}
-
-std::uint64_t choose_devices(const Worker& worker, std::uint64_t used, std::uint64_t suitable, std::int64_t count) {
-  std::uint64_t chosen = 0;
-  for (; count > 0; --count) {
-    int best = -1;
-    for (std::uint64_t left = suitable & ~used & ~chosen; left != 0; left &= left - 1) {
-      const int device = std::countr_zero(left);
-      const auto memory = [&](int d) { return worker.spec.gpus[static_cast<std::size_t>(d)].memory_bytes; };
-      if (best < 0 || memory(device) < memory(best)) best = device;
-    }
-    ROTA_ASSERT(best >= 0, "it was found to fit");
-    chosen |= 1ULL << best;
-  }
-  return chosen;
 }
 
 Choice choose_worker(const State& state, TaskId id) {
@@ -335,9 +315,8 @@ Choice choose_worker(const State& state, TaskId id) {
   if (!shape.key.pinned.empty() || bound_by_mode(state, shape.key)) choice.reasoning.why = Why::kPinned;
   choice.reasoning.candidates = count;
   const Worker& worker = state.at(choice.worker);
-  if (!choice.queued && state.policy().mode != DispatchMode::kStaticRoundRobin) {
-    choice.devices =
-        choose_devices(worker, worker.devices_used, shape.fits[worker.kind].devices, shape.key.needs.gpu.count);
+  if (!choice.queued && shape.key.needs.gpu.count > 0) {
+    choice.devices = worker.spec.resources.allot(shape.key.needs, worker.used).devices;
   }
   return choice;
 }
@@ -362,15 +341,14 @@ std::vector<Choice> choose_gang(const State& state, ShapeRef ref, const std::vec
   const Requirements& needs = shape.key.needs;
   for (const Place& place : places) {
     const Worker& worker = *place.worker;
-    std::int64_t cpu = worker.spec.cpu_millis - worker.cpu_used;
-    std::int64_t memory = worker.spec.memory_bytes - worker.memory_used;
-    std::uint64_t used = worker.devices_used;
-    const std::uint64_t suitable = shape.fits[worker.kind].devices;
-    while (choices.size() < tasks.size() && cpu >= needs.cpu_millis && memory >= needs.memory_bytes &&
-           std::popcount(suitable & ~used) >= needs.gpu.count) {
+    ResourceUse used = worker.used;
+    const DeviceSet suitable = shape.fits[worker.kind].devices;
+    while (choices.size() < tasks.size() && worker.spec.resources.fits(needs, used, suitable)) {
+      const ResourceUse held = worker.spec.resources.allot(needs, used);
+      used.add(held);
       Choice& choice = choices.emplace_back();
       choice.worker = worker.id;
-      choice.devices = choose_devices(worker, used, suitable, needs.gpu.count);
+      choice.devices = held.devices;
       choice.reasoning.candidates = static_cast<std::uint32_t>(places.size());
       if (places.size() > 1) {
         choice.reasoning.why = Why::kScore;
@@ -379,9 +357,6 @@ std::vector<Choice> choose_gang(const State& state, ShapeRef ref, const std::vec
         choice.reasoning.throughput = kinds[worker.kind].throughput_scaled;
         choice.reasoning.cost = kinds[worker.kind].cost_scaled;
       }
-      cpu -= needs.cpu_millis;
-      memory -= needs.memory_bytes;
-      used |= choice.devices;
       if (policy.mode == DispatchMode::kStaticRoundRobin) break;
     }
     if (choices.size() == tasks.size()) return choices;
@@ -397,7 +372,7 @@ std::vector<TaskId> choose_victims(const State& state, TaskId id) {
   std::vector<TaskId> best;
   std::int64_t best_priority = std::numeric_limits<std::int64_t>::max();
   state.each_worker([&](const Worker& worker) {  // Looks at each worker: preemption is rare.
-    if (!worker.takes_tasks() || worker.queued > 0 || !Board::capable(worker.spec, key.needs)) return;
+    if (!worker.takes_tasks() || worker.queued > 0 || !meets(worker.spec, key.needs, key.handler)) return;
     if ((!key.only.is_none() && key.only != worker.id) || (!key.pinned.empty() && key.pinned != worker.spec.name))
       return;
     struct Victim {
@@ -417,21 +392,14 @@ std::vector<TaskId> choose_victims(const State& state, TaskId id) {
       return a.priority != b.priority ? a.priority < b.priority
                                       : a.execution->members.front() > b.execution->members.front();
     });
-    std::int64_t cpu = worker.spec.cpu_millis - worker.cpu_used;
-    std::int64_t memory = worker.spec.memory_bytes - worker.memory_used;
-    std::uint64_t used = worker.devices_used;
-    const std::uint64_t suitable = Board::suitable_devices(worker.spec, key.needs.gpu);
+    ResourceUse used = worker.used;
+    const DeviceSet suitable = worker.spec.resources.suitable_devices(key.needs.gpu);
     std::vector<TaskId> chosen;
     std::int64_t highest = std::numeric_limits<std::int64_t>::min();
-    const auto fits = [&] {
-      return cpu >= key.needs.cpu_millis && memory >= key.needs.memory_bytes &&
-             std::popcount(suitable & ~used) >= key.needs.gpu.count;
-    };
+    const auto fits = [&] { return worker.spec.resources.fits(key.needs, used, suitable); };
     for (const Victim& victim : victims) {
       if (fits()) break;
-      cpu += victim.execution->cpu_millis;
-      memory += victim.execution->memory_bytes;
-      used &= ~victim.execution->devices;
+      used.subtract(victim.execution->held);
       chosen.push_back(victim.execution->members.front());
       highest = victim.priority;
     }

@@ -13,17 +13,13 @@ namespace rota::fleet {
 
 struct Choice {
   WorkerId worker{};
-  std::uint64_t devices = 0;
+  DeviceSet devices = 0;
   bool queued = false;
   Reasoning reasoning{};
 };
 
 // The worker for a ready task of an open shape.
 [[nodiscard]] Choice choose_worker(const State& state, TaskId task);
-
-// `count` of the free devices that would do: those with the least memory first, then the first.
-[[nodiscard]] std::uint64_t choose_devices(const Worker& worker, std::uint64_t used, std::uint64_t suitable,
-                                           std::int64_t count);
 
 // Places for all ready tasks of a gang, in the order of `tasks`; nothing if they do not all fit now.
 [[nodiscard]] std::vector<Choice> choose_gang(const State& state, ShapeRef shape, const std::vector<TaskId>& tasks);
@@ -34,17 +30,17 @@ struct Choice {
 // lambda * throughput - (1 - lambda) * cost, in billionths, for a kind as the fleet is now (B-9).
 [[nodiscard]] std::int64_t score_of(const Policy& policy, Category category, const Kind& kind);
 [[nodiscard]] std::int64_t lambda_of(const Policy& policy, Category category);
-// A number for task and worker that orders equal candidates; `jitter_of` scales it to [0, policy.jitter).
-[[nodiscard]] std::uint64_t tie_of(TaskId task, const Kind& kind, const Worker& worker);
+// Scales a tie-breaking number of task and worker to [0, policy.jitter).
 [[nodiscard]] std::int64_t jitter_of(const Policy& policy, std::uint64_t tie);
 
 // The first requirement that a worker cannot meet, with both figures, for messages; empty if it meets all.
-[[nodiscard]] std::string unmet_requirement(const WorkerSpec& worker, const Requirements& needs);
+[[nodiscard]] std::string unmet_requirement(const WorkerSpec& worker, const Requirements& needs,
+                                            std::string_view handler);
 // The live worker that meets the most requirements, and what it lacks; none if there is no live worker.
 struct Nearest {
   WorkerId worker{};
   std::string lacks{};
 };
-[[nodiscard]] Nearest nearest_worker(const State& state, const Requirements& needs);
+[[nodiscard]] Nearest nearest_worker(const State& state, const Requirements& needs, std::string_view handler);
 
 }  // namespace rota::fleet

@@ -5,29 +5,40 @@
 
 #include "fleet/check.h"
 #include "fleet/codec.h"
-#include "fleet/json.h"
 #include "fleet/state.h"
+#include "model/json.h"
 
 namespace rota::fleet {
 
 namespace {
 
-constexpr std::int64_t kMost = std::int64_t{1} << 50;
+constexpr std::int64_t kMostMs = kMostAmount / 1'000'000;
 constexpr std::int64_t kMostPriority = 1'000'000'000;
 
 Error invalid(std::string message) { return Error{ErrorCode::kInvalidArgument, std::move(message)}; }
 
 Result<void> check_numbers(const TaskTemplate& use) {
-  ROTA_TRY(in_range("cpu (thousandths of a core)", use.needs.cpu_millis, 0, kMost));
-  ROTA_TRY(in_range("memory in bytes", use.needs.memory_bytes, 0, kMost));
-  ROTA_TRY(in_range("gpu.count", use.needs.gpu.count, 0, 64));
-  ROTA_TRY(in_range("gpu.memory in bytes", use.needs.gpu.memory_bytes, 0, kMost));
+  ROTA_TRY(amounts_in_range("", use.needs));
+  ROTA_TRY(in_range("gpu.count", use.needs.gpu.count, 0, kMostDevices));
+  ROTA_TRY(in_range("gpu.memory in bytes", use.needs.gpu.memory_bytes, 0, kMostAmount));
   ROTA_TRY(in_range("max_attempts", use.retry.max_attempts, 1, 1'000'000));
-  ROTA_TRY(in_range("retry.backoff in ms", use.retry.backoff_ms, 0, kMost / 1'000'000));
+  ROTA_TRY(in_range("retry.backoff in ms", use.retry.backoff_ms, 0, kMostMs));
   ROTA_TRY(in_range("retry.backoff_factor in thousandths", use.retry.backoff_factor_permille, 1000, 1'000'000));
-  ROTA_TRY(in_range("retry.backoff_most in ms", use.retry.backoff_most_ms, 0, kMost / 1'000'000));
+  ROTA_TRY(in_range("retry.backoff_most in ms", use.retry.backoff_most_ms, 0, kMostMs));
   ROTA_TRY(in_range("retry.memory_factor in thousandths", use.retry.memory_factor_permille, 0, 1'000'000));
-  ROTA_TRY(in_range("timeout in ms", use.timeout_ms, 0, kMost));
+  ROTA_TRY(in_range("timeout in ms", use.spec.timeout_ms, 0, kMostAmount));
+  return {};
+}
+
+// A task runs a program or a handler; a program is a text for the shell or a list of arguments.
+Result<void> check_executable(const TaskSpec& spec) {
+  if (!spec.program) {
+    if (spec.type.empty()) return invalid("it has neither a program nor the type of a handler");
+    return {};
+  }
+  if (spec.program->shell.empty() == spec.program->arguments.empty()) {
+    return invalid("a program is either a text for the shell or a list of arguments");
+  }
   return {};
 }
 
@@ -79,7 +90,8 @@ Result<WorkflowPlan> plan_workflow(const WorkflowSpec& spec) {
       return std::move(error).in("a template that no stage uses");
     };
     if (Result<void> numbers = check_numbers(use); !numbers.ok()) return named(std::move(numbers).take_error());
-    Result<std::vector<ReferenceUse>> found = find_references(use.payload);
+    if (Result<void> fine = check_executable(use.spec); !fine.ok()) return named(std::move(fine).take_error());
+    Result<std::vector<ReferenceUse>> found = find_references(use.spec);
     if (!found.ok()) return named(std::move(found).take_error());
     info.references = std::move(*found);
     if (!use.condition.empty()) {

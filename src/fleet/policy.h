@@ -8,14 +8,20 @@
 #include <cstdint>
 #include <string_view>
 
-#include "fleet/fields.h"
+#include "model/enum_names.h"
+#include "rota/model/fields.h"
 
 namespace rota::fleet {
+
+// The brain uses the shared vocabulary of model/ without a prefix.
+using namespace model;  // NOLINT(*-build-using-namespace)
 
 inline constexpr std::int64_t kOne = 1'000'000'000;
 
 // ORCHESTRATOR_DISPATCH_MODE
 enum class DispatchMode : std::uint8_t { kAdaptive, kStaticWorker, kFixedPipeline, kStaticRoundRobin };
+ROTA_ENUM_NAMES(DispatchMode, kStaticRoundRobin, "adaptive", "static_worker", "fixed_pipeline", "static_round_robin")
+
 // ORCHESTRATOR_WORKER_SELECTION: how one of the workers that could take a task is chosen.
 enum class Selection : std::uint8_t {
   kScore,
@@ -28,8 +34,8 @@ enum class Selection : std::uint8_t {
   kCustom,  // A function of the program that embeds the brain: Brain::use_selector().
 };
 
-std::string_view to_string(DispatchMode mode);
-std::string_view to_string(Selection selection);
+ROTA_ENUM_NAMES(Selection, kCustom, "score", "first_fit", "min_satisfying", "round_robin", "least_loaded", "random",
+                "affinity", "custom")
 
 struct ElasticPolicy {
   bool enable = false;                      // ENABLE_ELASTIC_SCALING

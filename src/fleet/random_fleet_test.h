@@ -50,7 +50,7 @@ class RandomFleet {
     ++finishing_;
     now_ns_ += 1'000'000;
     if (finishing_ == 1) {  // What a quota forbids never runs.
-      command = SetQuota{"ann", 1, 0, 0, 0, 0};
+      command = SetQuota{.user = "ann"};
       return true;
     }
     if (finishing_ % 7 == 0) {
@@ -98,11 +98,7 @@ class RandomFleet {
       command = Tick();
     } else {
       const Task& task = brain.state().at(running);
-      if (task.stopping) {
-        command = ReportStopped{running, task.attempt};
-      } else {
-        command = ReportSucceeded{running, task.attempt, "{\"n\":7}"};
-      }
+      command = ended(running, task.attempt, task.stopping ? AttemptEnd::kCancelled : AttemptEnd::kSucceeded);
     }
     return true;
   }
@@ -110,11 +106,14 @@ class RandomFleet {
   WorkerSpec worker(std::uint32_t i) {
     WorkerSpec spec;
     spec.name = "w" + std::to_string(i);
-    spec.cpu_millis = 1000 * (1 + i % 4);
-    spec.memory_bytes = std::int64_t{1} << (30 + i % 3);
+    spec.resources.cpu_millis = 1000 * (1 + i % 4);
+    spec.resources.memory_bytes = std::int64_t{1} << (30 + i % 3);
+    if (i % 3 == 1) spec.resources.named = {{"licence", 2}};
+    if (i % 4 != 0) spec.handlers = {"sft"};
+    if (i % 6 == 5) spec.programs = false;
     spec.zone = i % 2 == 0 ? "north" : "south";
     spec.cost_microdollars_per_hour = 250'000 * (1 + i % 3);
-    if (options_.gpus && i % 2 == 1) spec.gpus.assign(i % 4, Gpu{"h100", std::int64_t{80} << 30});
+    if (options_.gpus && i % 2 == 1) spec.resources.gpus.assign(i % 4, Device{"h100", std::int64_t{80} << 30});
     return spec;
   }
 
@@ -129,8 +128,10 @@ class RandomFleet {
     const std::uint64_t stages = 1 + prng_.below(6);
     for (std::uint64_t i = 0; i < stages; ++i) {
       TaskTemplate use;
-      use.type = prng_.chance(1, 2) ? "sft" : "inference";
-      use.category = use.type == "sft" ? Category::kTraining : Category::kInference;
+      use.spec.type = prng_.chance(1, 2) ? "sft" : "inference";
+      if (use.spec.type != "sft" || prng_.chance(2, 3)) use.spec.program = ProgramSpec{.shell = "true"};
+      if (prng_.chance(1, 10)) use.needs.named = {{"licence", prng_.between(1, 2)}};
+      use.category = use.spec.type == "sft" ? Category::kTraining : Category::kInference;
       use.needs.cpu_millis = 500 * prng_.between(0, 4);
       use.needs.memory_bytes = prng_.between(0, 4) << 28;
       if (options_.gpus && prng_.chance(1, 6)) use.needs.gpu.count = 1;
@@ -151,7 +152,7 @@ class RandomFleet {
         }
         const std::string before = "s" + std::to_string(prng_.below(i));
         const bool single = workflow.stages[std::stoul(before.substr(1))].items.empty();
-        if (single && prng_.chance(1, 4)) use.payload = "{\"checkpoint\":\"${" + before + ".result}\"}";
+        if (single && prng_.chance(1, 4)) use.spec.inputs = "{\"checkpoint\":\"${" + before + ".result}\"}";
         if (single && prng_.chance(1, 5)) use.condition = "${" + before + ".result.n} == 7";
       }
       if (!stage.items.empty() && prng_.chance(1, 3)) use.gang = true;
@@ -171,17 +172,33 @@ class RandomFleet {
     if (running.empty()) return false;
     const TaskId id = running[prng_.below(running.size())];
     const Task& task = brain.state().at(id);
-    std::uint32_t attempt = task.attempt;
-    if (prng_.chance(1, 20) && attempt > 1) --attempt;  // Late.
+    AttemptNumber attempt = task.attempt;
+    if (prng_.chance(1, 20) && attempt.value() > 1) attempt = AttemptNumber(attempt.value() - 1);  // Late.
+    ReportEnded report = ended(id, attempt, AttemptEnd::kSucceeded);
     if (task.stopping && prng_.chance(2, 3)) {
-      command = ReportStopped{id, attempt};
+      report.outcome.end = prng_.chance(1, 2) ? AttemptEnd::kCancelled : AttemptEnd::kPreempted;
     } else if (!options_.faults || prng_.chance(4, 5)) {
-      command = ReportSucceeded{id, attempt, prng_.chance(1, 2) ? "{\"n\":7}" : "null"};
+      if (prng_.chance(1, 2)) report.outcome.result = "null";
     } else {
-      const auto kind = static_cast<FailureKind>(prng_.below(3));
-      command = ReportFailed{id, attempt, kind, "boom", prng_.chance(1, 8)};
+      report.outcome.end = AttemptEnd::kFailed;
+      report.outcome.failure = static_cast<FailureKind>(prng_.below(3));
+      report.outcome.message = "boom";
+      report.outcome.final = prng_.chance(1, 8);
     }
+    command = std::move(report);
     return true;
+  }
+
+  // A final report from a machine whose clock may be wrong by a second in either direction.
+  ReportEnded ended(TaskId task, AttemptNumber attempt, AttemptEnd end) {
+    ReportEnded report{task, attempt, {}};
+    report.outcome.end = end;
+    if (end == AttemptEnd::kSucceeded) report.outcome.result = "{\"n\":7}";
+    if (prng_.chance(9, 10)) {
+      report.outcome.started_ns = now_ns_ + prng_.between(-2'000, 1'000) * 1'000'000;
+      report.outcome.ended_ns = now_ns_ + prng_.between(-1'000, 1'000) * 1'000'000;
+    }
+    return report;
   }
 
   Command everyone_alive() const {
@@ -191,19 +208,26 @@ class RandomFleet {
   }
 
   // In a new life.
-  RegisterWorker restarted(std::uint32_t i) { return {worker(i), {}, 1 + i + 1000 * ++lives_[i]}; }
+  RegisterWorker restarted(std::uint32_t i) { return {worker(i), {}, Incarnation(1 + i + 1000 * ++lives_[i])}; }
 
   // Restarted; or the same message again, or one of an earlier life; or a worker that knows of no lives.
   Command registered() {
     const auto i = static_cast<std::uint32_t>(prng_.below(options_.workers));
     RegisterWorker command = restarted(i);
-    command.caches = {"model:m0"};
+    command.caches = {{"model:m0", now_ns_ - static_cast<std::int64_t>(prng_.below(1'000)) * 1'000'000}};
     const std::uint64_t dice = prng_.below(8);
-    if (dice == 0) command.incarnation = 0;
+    if (dice == 0) command.incarnation = Incarnation();
     if (dice <= 2) return command;
     --lives_[i];
-    command.incarnation -= 1000;
-    if (dice == 3 && lives_[i] > 1) command.incarnation -= 1000;
+    const std::uint64_t back = dice == 3 && lives_[i] > 1 ? 2000 : 1000;
+    command.incarnation = Incarnation(command.incarnation.value() - back);
+    return command;
+  }
+
+  Command quota() {
+    SetQuota command{.user = "ann", .weight = prng_.between(1, 3)};
+    command.limits.cpu_millis = 1000 * prng_.between(0, 4);
+    command.limits.tasks = prng_.between(0, 3);
     return command;
   }
 
@@ -230,11 +254,11 @@ class RandomFleet {
       case 6:
         return SetPriority{{}, any, prng_.between(-3, 3)};
       case 7:
-        return SetQuota{"ann", prng_.between(1, 3), 1000 * prng_.between(0, 4), 0, 0, prng_.between(0, 3)};
+        return quota();
       case 8:
-        return ReportUndeliverable{any, tasks.empty() ? 0 : brain.state().at(any).attempt};
+        return ReportUndeliverable{any, tasks.empty() ? AttemptNumber() : brain.state().at(any).attempt};
       case 9:
-        return ReportCheckpoint{any, tasks.empty() ? 0 : brain.state().at(any).attempt, "{\"step\":3}"};
+        return ReportCheckpoint{any, tasks.empty() ? AttemptNumber() : brain.state().at(any).attempt, "{\"step\":3}"};
       case 10:
         return ReportCaches{name, {"model:m1"}};
       default:

@@ -32,10 +32,9 @@ Result<Record> decode_content(std::string_view content) {
   std::string_view version;
   Result<Record> result{Record()};
   if (!decoder.raw(1, version)) return decoder.error();
-  if (static_cast<std::uint8_t>(version.front()) != kRecordVersion) {
-    return Error{ErrorCode::kCorrupt, "byte 0: a record of version " +
-                                          std::to_string(static_cast<std::uint8_t>(version.front())) +
-                                          "; this program reads version " + std::to_string(kRecordVersion)};
+  if (const auto format = static_cast<std::uint8_t>(version.front()); format != kLogFormat) {
+    return Error{ErrorCode::kCorrupt, "byte 0: format " + std::to_string(format) + "; this program reads format " +
+                                          std::to_string(kLogFormat)};
   }
   if (!decoder.read(result.value()) || !decoder.finish()) return decoder.error();
   return result;
@@ -49,11 +48,27 @@ Error defect(std::string_view kind, std::uint64_t record, std::string sentence) 
       .with("defect", std::string(kind));
 }
 
+std::string magic_of(unsigned format) { return "rota log " + std::to_string(format) + "\n"; }
+
+Error other_format(const std::string& what, unsigned format) {
+  return Error{ErrorCode::kUnsupported, what + " has format " + std::to_string(format) +
+                                            "; this program reads format " + std::to_string(kLogFormat) +
+                                            ". Use the release of rota that wrote it, or start with a new state folder"}
+      .with("record", "1")
+      .with("defect", "format");
+}
+
+// True if these are the bytes of the first record of an undamaged log of another format.
+bool begins_other_format(std::string_view content, const Hash128& stored) {
+  const auto format = static_cast<std::uint8_t>(content.front());
+  return format != kLogFormat && chain_of(hash128(magic_of(format)), content) == stored;
+}
+
 // What is wrong with a record whose chain hash is right: only a program that writes wrong records can do this.
 std::string inconsistency(const Record& record, const LogPosition& position) {
   if (record.index != position.index + 1) return "its index is " + std::to_string(record.index);
   if (record.term < position.term) {
-    return "its term " + std::to_string(record.term) + " is lower than the term " + std::to_string(position.term) +
+    return "its term " + record.term.to_string() + " is lower than the term " + position.term.to_string() +
            " before it";
   }
   const std::int64_t logical = next_logical(position.logical, record.wall_ns);
@@ -81,7 +96,7 @@ Hash128 first_chain() {
 
 Hash128 encode_record(const Record& record, const Hash128& previous_chain, std::string& out) {
   const std::size_t start = out.size();
-  out.push_back(static_cast<char>(kRecordVersion));
+  out.push_back(static_cast<char>(kLogFormat));
   encode(record, out);
   const Hash128 chain = chain_of(previous_chain, std::string_view(out).substr(start));
   encode(chain, out);
@@ -98,6 +113,9 @@ Result<Record> decode_record(std::string_view bytes, LogPosition& position) {
   const Hash128 chain = chain_of(position.chain, content);
   Result<Record> record = decode_content(content);
   if (chain != stored) {
+    if (index == 1 && begins_other_format(content, stored)) {
+      return other_format("the log", static_cast<std::uint8_t>(content.front()));
+    }
     if (record.ok() && record->index > index) {
       return defect("missing", index,
                     record_name(index) + " is missing: " + record_name(record->index) + " stands in its place");
@@ -173,10 +191,14 @@ std::optional<LogReader::End> LogReader::end_at(std::size_t at) const {
 Result<void> LogReader::read_header() {
   const std::string_view start = file_.substr(0, kLogMagic.size());
   if (start != kLogMagic) {
+    for (unsigned format = 1; format < 100; ++format) {
+      if (file_.starts_with(magic_of(format))) return other_format("the log file", format).with("byte", "0");
+    }
     const auto [there, expected] = std::mismatch(start.begin(), start.end(), kLogMagic.begin(), kLogMagic.end());
     const std::size_t at = static_cast<std::size_t>(there - start.begin());
-    std::string sentence = "byte " + std::to_string(at) + ": this is not a log of version 2";
-    sentence.append(start.size() == at ? "; it ends here" : "; it does not begin with \"rota log 2\"");
+    std::string sentence = "byte " + std::to_string(at) + ": this is not a log file of rota";
+    const std::string magic(kLogMagic.substr(0, kLogMagic.size() - 1));
+    sentence.append(start.size() == at ? "; it ends here" : "; it does not begin with \"" + magic + "\"");
     return defect("format", 1, std::move(sentence)).with("byte", std::to_string(at));
   }
   at_ = kLogMagic.size();

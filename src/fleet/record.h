@@ -1,9 +1,9 @@
 // The log: what was told and what was decided, record by record, in a chain that shows every defect.
 //
-//   log file = "rota log 2\n" { length record } end       end = 0 (a length), count, chain
-//   record   = version, index, term, logical, wall_ns, command, events, prior, post (see codec.h), chain
+//   log file = "rota log 3\n" { length record } end       end = 0 (a length), count, chain
+//   record   = format, index, term, logical, wall_ns, command, events, prior, post (see codec.h), chain
 //   chain    = hash128 of the chain before it, and the record's bytes up to here; before the first it is that of
-//              "rota log 2\n"
+//              "rota log 3\n"
 //
 // Invariants of a log, checked as it is read:
 //   (1) each chain hash is right: no byte changed, nothing missing, nothing moved
@@ -25,14 +25,14 @@
 #include "base/hash.h"
 #include "fleet/command.h"
 #include "fleet/event.h"
-#include "fleet/fields.h"
+#include "rota/model/fields.h"
 #include "rota/result.h"
 
 namespace rota::fleet {
 
 struct Record {
   std::uint64_t index = 0;  // The first record is 1.
-  std::uint64_t term = 0;   // Of the leader who wrote it.
+  Term term{};              // Of the leader that wrote it.
   std::int64_t logical = 0;
   std::int64_t wall_ns = 0;
   Command command{};
@@ -42,8 +42,9 @@ struct Record {
   ROTA_FIELDS(index, term, logical, wall_ns, command, events, prior, post)
 };
 
-inline constexpr std::string_view kLogMagic = "rota log 2\n";
-inline constexpr std::uint8_t kRecordVersion = 2;
+// The format of the log: a change of any command's or event's fields needs a new number, in both places.
+inline constexpr std::uint8_t kLogFormat = 3;
+inline constexpr std::string_view kLogMagic = "rota log 3\n";
 
 // The logical time of a record that is written at `wall_ns` after one with `previous`.
 [[nodiscard]] std::int64_t next_logical(std::int64_t previous, std::int64_t wall_ns);
@@ -57,7 +58,7 @@ Hash128 encode_record(const Record& record, const Hash128& previous_chain, std::
 // Where a log stands: what the next record must continue.
 struct LogPosition {
   std::uint64_t index = 0;  // Of the last record.
-  std::uint64_t term = 0;
+  Term term{};
   std::int64_t logical = 0;
   Hash128 chain = first_chain();
   std::optional<Hash128> post{};  // None: not known, and the next record's prior is not checked.
@@ -65,7 +66,8 @@ struct LogPosition {
 
 // The record whose bytes these are, as the one after `position`, which it then becomes. kCorrupt with details "record"
 // (the index that belongs here) and "defect": "changed", "missing" (a later record stands here), "repeated" (an earlier
-// one) or "inconsistent" (the chain is right, the content is not). `position` is then as before.
+// one) or "inconsistent" (the chain is right, the content is not). kUnsupported with the defect "format" for the first
+// record of a log of another format. `position` is then as before.
 [[nodiscard]] Result<Record> decode_record(std::string_view bytes, LogPosition& position);
 
 // Writes a log file.
@@ -92,7 +94,8 @@ class LogReader {
 
   // The next record, or null at the end of a log without a defect. On the first defect a sentence that says which
   // record at which bytes has which; details "byte" (where the record, or what stands in its place, begins), "record",
-  // and "defect" as in decode_record(), also "reordered", "truncated" or "format". REQUIRES: no error before.
+  // and "defect" as in decode_record(), also "reordered" or "truncated". kUnsupported for a log of another format.
+  // REQUIRES: no error before.
   [[nodiscard]] Result<const Record*> next();
 
   // How far it has read, and where the log stands there.

@@ -46,7 +46,7 @@ std::string make_log(std::uint64_t count) {
   struct Running {
     std::int64_t end_ns;
     TaskId task;
-    std::uint32_t attempt;
+    AttemptNumber attempt;
     bool operator>(const Running& other) const {
       return end_ns != other.end_ns ? end_ns > other.end_ns : task > other.task;
     }
@@ -58,7 +58,7 @@ std::string make_log(std::uint64_t count) {
     if (record.index == 0) return;
     writer.append(record);
     for (const Event& event : record.events) {
-      each_begun(event, brain.state(), [&](TaskId id, std::uint32_t attempt) {
+      each_begun(event, brain.state(), [&](TaskId id, AttemptNumber attempt) {
         running.push({now + 1'000'000 * static_cast<std::int64_t>(500 + id.value() % 977), id, attempt});
       });
     }
@@ -70,15 +70,16 @@ std::string make_log(std::uint64_t count) {
   for (int i = 0; i < 100; ++i) {
     WorkerSpec spec;
     spec.name = "w" + std::to_string(i);
-    spec.cpu_millis = 4000;
+    spec.resources.cpu_millis = 4000;
     spec.cost_microdollars_per_hour = 250'000 * (1 + i % 4);
     execute(RegisterWorker{spec, {}});
   }
   SubmitWorkflow submit;
   submit.workflow.name = "load";
   submit.workflow.templates.resize(2);
-  submit.workflow.templates[0].type = "map";
-  submit.workflow.templates[1].type = "reduce";
+  submit.workflow.templates[0].spec.type = "map";
+  submit.workflow.templates[1].spec.type = "reduce";
+  for (TaskTemplate& use : submit.workflow.templates) use.spec.program = ProgramSpec{.shell = "true"};
   submit.workflow.stages = {Stage{"map", 0}, Stage{"reduce", 1, {0}}};
   submit.workflow.stages[0].items.assign(999, "{}");
   while (brain.state().globals().index < count) {
@@ -87,7 +88,9 @@ std::string make_log(std::uint64_t count) {
     const Running next = running.top();
     running.pop();
     now = next.end_ns;
-    execute(ReportSucceeded{next.task, next.attempt, "null"});
+    ReportEnded report{next.task, next.attempt, {}};
+    report.outcome.end = AttemptEnd::kSucceeded;
+    execute(report);
     if (::testing::Test::HasFatalFailure()) break;
   }
   writer.finish();

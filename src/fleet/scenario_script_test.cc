@@ -93,8 +93,8 @@ Result<std::int64_t> milliseconds(std::string_view text) {
 }
 
 // "2x80GiB:h100": two devices of 80 GiB, model h100. Memory and model may be left out: "2x", "2x80GiB", "2x:h100".
-Result<GpuNeed> gpu(std::string_view text) {
-  GpuNeed need;
+Result<DeviceRequest> gpu(std::string_view text) {
+  DeviceRequest need;
   const std::size_t x = text.find('x');
   if (x == std::string_view::npos) return wrong("write a gpu like 2x80GiB:h100");
   ROTA_TRY_ASSIGN(need.count, whole(text.substr(0, x)));
@@ -105,6 +105,18 @@ Result<GpuNeed> gpu(std::string_view text) {
   }
   need.model = text.substr(std::min(colon + 1, text.size()));
   return need;
+}
+
+// "licence:2,seat:1"
+Result<std::vector<NamedAmount>> named_amounts(std::string_view text) {
+  std::vector<NamedAmount> list;
+  for (const std::string& part : split(text, ',')) {
+    const std::size_t colon = part.find(':');
+    if (colon == std::string::npos) return wrong("write a named resource like licence:2");
+    ROTA_TRY_ASSIGN(const std::int64_t count, whole(std::string_view(part).substr(colon + 1)));
+    list.push_back({part.substr(0, colon), count});
+  }
+  return list;
 }
 
 Result<std::vector<Label>> labels(std::string_view text) {
@@ -182,12 +194,16 @@ Result<Command> worker_command(Words& words) {
   RegisterWorker command;
   WorkerSpec& worker = command.worker;
   ROTA_TRY_ASSIGN(worker.name, words.word("a name"));
-  ROTA_TRY(words.parsed("cpu", worker.cpu_millis, millis));
-  ROTA_TRY(words.parsed("mem", worker.memory_bytes, bytes));
+  Resources& resources = worker.resources;
+  resources.cpu_millis = 1000;
+  ROTA_TRY(words.parsed("cpu", resources.cpu_millis, millis));
+  ROTA_TRY(words.parsed("mem", resources.memory_bytes, bytes));
+  ROTA_TRY(words.parsed("named", resources.named, named_amounts));
   ROTA_TRY(words.option("gpu", [&](const std::string& value) -> Result<void> {
     for (const std::string& part : split(value, '+')) {
-      ROTA_TRY_ASSIGN(const GpuNeed gpus, gpu(part));
-      worker.gpus.insert(worker.gpus.end(), static_cast<std::size_t>(gpus.count), Gpu{gpus.model, gpus.memory_bytes});
+      ROTA_TRY_ASSIGN(const DeviceRequest gpus, gpu(part));
+      resources.gpus.insert(resources.gpus.end(), static_cast<std::size_t>(gpus.count),
+                            Device{gpus.model, gpus.memory_bytes});
     }
     return {};
   }));
@@ -196,10 +212,14 @@ Result<Command> worker_command(Words& words) {
                         [](const std::string& text) { return scaled(text, 1'000'000); }));
   ROTA_TRY(words.list("cap", worker.capabilities));
   ROTA_TRY(words.parsed("label", worker.labels, labels));
-  ROTA_TRY(words.list("cache", command.caches));
-  ROTA_TRY(words.parsed("life", command.incarnation, [](const std::string& text) -> Result<std::uint64_t> {
+  ROTA_TRY(words.list("handlers", worker.handlers));
+  worker.programs = !words.flag("no_programs");
+  std::vector<std::string> caches;
+  ROTA_TRY(words.list("cache", caches));
+  for (std::string& item : caches) command.caches.push_back({std::move(item), 0});
+  ROTA_TRY(words.parsed("life", command.incarnation, [](const std::string& text) -> Result<Incarnation> {
     ROTA_TRY_ASSIGN(const std::int64_t number, whole(text));
-    return static_cast<std::uint64_t>(number);
+    return Incarnation(static_cast<std::uint64_t>(number));
   }));
   return Command(std::move(command));
 }
@@ -224,17 +244,19 @@ Result<void> stage_line(const ScriptLine& line, WorkflowSpec& workflow) {
   ROTA_TRY(words.number("items", items));
   for (std::int64_t i = 0; i < items; ++i) stage.items.push_back("{\"i\": " + std::to_string(i) + "}");
   ROTA_TRY(words.number("priority", stage.priority));
-  ROTA_TRY(words.text("type", work.type));
+  ROTA_TRY(words.text("type", work.spec.type));
   ROTA_TRY(words.option("category", [&](const std::string& value) -> Result<void> {
     const auto category = parse_name<Category>(value);
     if (!category) return wrong("one of " + all_names<Category>());
     work.category = *category;
     return {};
   }));
-  ROTA_TRY(words.text("payload", work.payload));
+  if (!words.flag("handler")) work.spec.program = ProgramSpec{.shell = "true"};
+  ROTA_TRY(words.text("inputs", work.spec.inputs));
   ROTA_TRY(words.parsed("cpu", work.needs.cpu_millis, millis));
   ROTA_TRY(words.parsed("mem", work.needs.memory_bytes, bytes));
   ROTA_TRY(words.parsed("gpu", work.needs.gpu, gpu));
+  ROTA_TRY(words.parsed("named", work.needs.named, named_amounts));
   ROTA_TRY(words.text("zone", work.needs.zone));
   ROTA_TRY(words.list("cap", work.needs.capabilities));
   ROTA_TRY(words.parsed("label", work.needs.labels, labels));
@@ -244,7 +266,7 @@ Result<void> stage_line(const ScriptLine& line, WorkflowSpec& workflow) {
   ROTA_TRY(words.parsed("backoff", work.retry.backoff_ms, milliseconds));
   ROTA_TRY(words.parsed("backoff_most", work.retry.backoff_most_ms, milliseconds));
   ROTA_TRY(words.parsed("memory_factor", work.retry.memory_factor_permille, millis));
-  ROTA_TRY(words.parsed("timeout", work.timeout_ms, milliseconds));
+  ROTA_TRY(words.parsed("timeout", work.spec.timeout_ms, milliseconds));
   ROTA_TRY(words.text("pin", work.pinned));
   work.mergeable = words.flag("mergeable");
   work.preemptible = words.flag("preemptible");
@@ -287,32 +309,31 @@ Result<Report> report(Words& words, const State& state) {
   if (!task) return wrong("'" + text + "' is no task; write it like wf-1.0");
   command.task = *task;
   const Task* found = state.find(*task);
-  std::int64_t attempt = found == nullptr ? 0 : found->attempt;
+  std::int64_t attempt = found == nullptr ? 0 : found->attempt.value();
   ROTA_TRY(words.number("attempt", attempt));
-  command.attempt = static_cast<std::uint32_t>(attempt);
+  command.attempt = AttemptNumber(static_cast<std::uint32_t>(attempt));
   return command;
 }
 
 Result<Command> report_command(const std::string& verb, Words& words, const State& state) {
-  if (verb == "ok") {
-    ROTA_TRY_ASSIGN(auto command, report<ReportSucceeded>(words, state));
-    ROTA_TRY(words.text("result", command.result));
-    ROTA_TRY(words.text("note", command.note));
-    command.cached = words.flag("cached");
-    return Command(std::move(command));
-  }
-  if (verb == "fail") {
-    ROTA_TRY_ASSIGN(auto command, report<ReportFailed>(words, state));
-    command.final = words.flag("final");
-    ROTA_TRY(words.text("note", command.note));
+  if (verb == "ok" || verb == "fail" || verb == "stopped") {
+    ROTA_TRY_ASSIGN(auto command, report<ReportEnded>(words, state));
+    AttemptOutcome& outcome = command.outcome;
+    outcome.end = verb == "ok" ? AttemptEnd::kSucceeded : verb == "fail" ? AttemptEnd::kFailed : AttemptEnd::kCancelled;
+    ROTA_TRY(words.text("result", outcome.result));
+    ROTA_TRY(words.text("note", outcome.cache_note));
+    ROTA_TRY(words.number("started_ns", outcome.started_ns));
+    ROTA_TRY(words.number("ended_ns", outcome.ended_ns));
+    outcome.reused = words.flag("reused");
+    outcome.final = words.flag("final");
     ROTA_TRY(words.option("kind", [&](const std::string& value) -> Result<void> {
       const auto kind = parse_name<FailureKind>(value);
       if (!kind) return wrong("one of " + all_names<FailureKind>());
-      command.kind = *kind;
+      outcome.failure = *kind;
       return {};
     }));
     if (words.more()) {
-      ROTA_TRY_ASSIGN(command.message, words.word("a message"));
+      ROTA_TRY_ASSIGN(outcome.message, words.word("a message"));
     }
     return Command(std::move(command));
   }
@@ -320,10 +341,6 @@ Result<Command> report_command(const std::string& verb, Words& words, const Stat
     ROTA_TRY_ASSIGN(auto command, report<ReportCheckpoint>(words, state));
     ROTA_TRY_ASSIGN(command.checkpoint, words.word("a JSON value"));
     return Command(std::move(command));
-  }
-  if (verb == "stopped") {
-    ROTA_TRY_ASSIGN(auto command, report<ReportStopped>(words, state));
-    return Command(command);
   }
   ROTA_TRY_ASSIGN(auto command, report<ReportUndeliverable>(words, state));
   return Command(command);
@@ -362,10 +379,12 @@ Result<Command> quota_command(Words& words) {
   SetQuota command;
   ROTA_TRY_ASSIGN(command.user, words.word("a user"));
   ROTA_TRY(words.number("weight", command.weight));
-  ROTA_TRY(words.parsed("cpu", command.cpu_millis, millis));
-  ROTA_TRY(words.parsed("mem", command.memory_bytes, bytes));
-  ROTA_TRY(words.number("gpus", command.gpus));
-  ROTA_TRY(words.number("tasks", command.tasks));
+  FleetUse& limits = command.limits;
+  ROTA_TRY(words.parsed("cpu", limits.cpu_millis, millis));
+  ROTA_TRY(words.parsed("mem", limits.memory_bytes, bytes));
+  ROTA_TRY(words.parsed("named", limits.named, named_amounts));
+  ROTA_TRY(words.number("gpus", limits.gpus));
+  ROTA_TRY(words.number("tasks", limits.tasks));
   return Command(std::move(command));
 }
 
@@ -484,16 +503,20 @@ std::string read_one(std::string_view text) {
 
 TEST(ScenarioScriptTest, LinesMeanCommands) {
   EXPECT_EQ(read_one("worker a cpu=4 mem=8GiB gpu=2x80GiB:h100+1x:a10 zone=z cost=2.5 cap=x,y label=r:1 cache=model:m"),
-            "RegisterWorker worker={name=a cpu_millis=4000 memory_bytes=8589934592 gpus=[{model=h100 "
-            "memory_bytes=85899345920} {model=h100 memory_bytes=85899345920} {model=a10}] zone=z "
-            "cost_microdollars_per_hour=2500000 capabilities=[x y] labels=[{key=r value=1}]} caches=[model:m]");
+            "RegisterWorker worker={name=a resources={cpu_millis=4000 memory_bytes=8589934592 gpus=[{model=h100 "
+            "memory_bytes=85899345920} {model=h100 memory_bytes=85899345920} {model=a10}]} zone=z "
+            "cost_microdollars_per_hour=2500000 capabilities=[x y] labels=[{key=r value=1}]} caches=[{item=model:m}]");
+  EXPECT_EQ(read_one("worker a cpu=0 handlers=sft,dpo no_programs named=licence:2"),
+            "RegisterWorker worker={name=a resources={named=[{name=licence count=2}]} handlers=[sft dpo] "
+            "programs=false}");
   EXPECT_EQ(
-      read_one(
-          "workflow w user=ann priority=3\n  stage a cpu=0.5\n  stage b needs=a items=2 gang payload='{\"x\": 1}'"),
-      "SubmitWorkflow workflow={name=w user=ann priority=3 templates=[{needs={cpu_millis=500}} {payload=\"{\\\"x\\\": "
-      "1}\" gang=true}] stages=[{name=a} {name=b use=1 needs=[0] items=[\"{\\\"i\\\": 0}\" \"{\\\"i\\\": 1}\"]}]}");
+      read_one("workflow w user=ann priority=3\n  stage a cpu=0.5\n  stage b needs=a items=2 gang handler type=sft "
+               "inputs='{\"x\": 1}'"),
+      "SubmitWorkflow workflow={name=w user=ann priority=3 templates=[{spec={program={shell=true}} "
+      "needs={cpu_millis=500}} {spec={type=sft inputs=\"{\\\"x\\\": 1}\"} gang=true}] stages=[{name=a} {name=b use=1 "
+      "needs=[0] items=[\"{\\\"i\\\": 0}\" \"{\\\"i\\\": 1}\"]}]}");
   EXPECT_EQ(read_one("fail wf-1.0 'boom: no' kind=memory attempt=2"),
-            "ReportFailed task=wf-1.0 attempt=2 kind=memory message=\"boom: no\"");
+            "ReportEnded task=wf-1.0 attempt=2 outcome={failure=memory message=\"boom: no\"}");
   EXPECT_EQ(read_one("cancel wf-3.2"), "Control action=cancel workflow=wf-3 task=wf-3.2");
   EXPECT_EQ(read_one("priority wf-3 -4"), "SetPriority workflow=wf-3 priority=-4");
   EXPECT_EQ(read_one("policy merge=false elastic={enable=true}"),

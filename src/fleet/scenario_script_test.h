@@ -4,7 +4,7 @@
 //   at 1500ms worker a cpu=4 mem=8GiB gpu=2x80GiB:h100 zone=z cost=2.5
 //   workflow render user=ann
 //     stage cut cpu=1
-//     stage join needs=cut items=3 payload='{"from": "${cut.result.path}"}'
+//     stage join needs=cut items=3 inputs='{"from": "${cut.result.path}"}'
 //   ----
 //   WorkerRegistered worker=worker-1
 //   ...
@@ -13,15 +13,19 @@
 // after it belong to it. In front of a command `at DURATION` (since the start) or `after DURATION` (since the command
 // before) sets the time; otherwise a millisecond passes before each. A value with spaces is in quotes of either kind.
 //
-//   worker NAME [cpu= mem= gpu= zone= cost= cap=a,b label=k:v,k:v cache=model:m,dataset:d]
+//   worker NAME [cpu= mem= gpu= named=licence:2 zone= cost= cap=a,b label=k:v,k:v cache=model:m,dataset:d life=
+//               handlers=a,b no_programs]
 //   workflow NAME [user= priority= key=]     with lines
-//     stage NAME [needs=a,b items=N priority= type= category= payload= cpu= mem= gpu= zone= cap= label= context=a,b if=
-//                 attempts= backoff= backoff_most= memory_factor= timeout= pin= mergeable preemptible gang]
-//   ok TASK [result=JSON]            fail TASK [MESSAGE] [kind=K] [final]      stopped TASK
+//     stage NAME [needs=a,b items=N priority= type= category= inputs= cpu= mem= gpu= named= zone= cap= label=
+//     context=a,b if=
+//                 attempts= backoff= backoff_most= memory_factor= timeout= pin= mergeable preemptible gang handler]
+//       A stage runs a program unless it says `handler`: then it runs the handler of its type.
+//   ok TASK [result=JSON] [reused]   fail TASK [MESSAGE] [kind=K] [final]      stopped TASK
+//       (each: note= started_ns= ended_ns=)
 //   checkpoint TASK JSON             undeliverable TASK                        (each: attempt=N, by default the latest)
 //   pause | resume | cancel | retry  WORKFLOW or TASK         priority WORKFLOW-or-TASK NUMBER       forget WORKFLOW
 //   policy FIELD=VALUE...            changes these of the policy in force
-//   quota USER [weight= cpu= mem= gpus= tasks=]
+//   quota USER [weight= cpu= mem= named= gpus= tasks=]
 //   heartbeat NAME... | heartbeat all    drain NAME    lost NAME [REASON]    enable NAME    disable NAME
 //   caches NAME ITEM...                  tick
 //   Command field=value...           any command as in fleet/text.h

@@ -101,7 +101,7 @@ class Runner {
       const Task* task = state.find(*id);
       if (task == nullptr) return name + ": unknown";
       std::string text = name + ": " + std::string(graph::to_string(task->state));
-      text += " attempt=" + std::to_string(task->attempt) + " spent=" + std::to_string(task->spent);
+      text += " attempt=" + task->attempt.to_string() + " spent=" + std::to_string(task->spent);
       if (task->extra != nullptr && !task->extra->message.empty()) text += " message=" + task->extra->message;
       return text;
     }
@@ -114,8 +114,9 @@ class Runner {
     const Worker* worker = state.find_worker(name);
     if (worker == nullptr) return name + ": unknown";
     return name + ": " + std::string(to_string(worker->status(state.policy().max_queue_per_worker))) +
-           " tasks=" + std::to_string(worker->executions.size()) + " cpu_used=" + std::to_string(worker->cpu_used) +
-           " memory_used=" + std::to_string(worker->memory_used);
+           " tasks=" + std::to_string(worker->executions.size()) +
+           " cpu_used=" + std::to_string(worker->used.cpu_millis) +
+           " memory_used=" + std::to_string(worker->used.memory_bytes);
   }
 
   Brain brain_;

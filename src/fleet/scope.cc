@@ -1,7 +1,7 @@
 #include "fleet/scope.h"
 
 #include "base/json_text.h"
-#include "fleet/json.h"
+#include "model/json.h"
 
 namespace rota::fleet {
 
@@ -14,7 +14,7 @@ Result<std::string_view> TaskScope::value(std::string_view root, std::string_vie
   text_.clear();
   if (root == "task") {
     if (member == "name") append_json_string(text_, workflow.name_of(task));
-    if (member == "attempt") text_ = std::to_string(task.attempt);
+    if (member == "attempt") text_ = task.attempt.to_string();
     if (member == "index") text_ = std::to_string(number);
     if (member == "checkpoint")
       text_ = task.extra == nullptr || task.extra->checkpoint.empty() ? "null" : task.extra->checkpoint;
@@ -42,10 +42,13 @@ Result<std::string_view> TaskScope::value(std::string_view root, std::string_vie
   return std::string_view(text_);
 }
 
-Result<std::string> resolved_payload(const State& state, TaskId id) {
+Result<TaskSpec> resolved_spec(const State& state, TaskId id) {
   TaskScope scope(state, id);
   const Workflow& workflow = state.at(id.workflow());
-  return resolve_references(workflow.template_of(workflow.tasks[id.index()]).payload, scope);
+  const Task& task = workflow.tasks[id.index()];
+  ROTA_TRY_ASSIGN(TaskSpec spec, resolve_references(workflow.template_of(task).spec, scope));
+  if (task.extra != nullptr) spec.checkpoint = task.extra->checkpoint;
+  return spec;
 }
 
 }  // namespace rota::fleet

@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "fleet/reference.h"
 #include "fleet/state.h"
+#include "model/reference.h"
 
 namespace rota::fleet {
 
@@ -21,7 +21,8 @@ class TaskScope : public ReferenceScope {
   std::string text_;
 };
 
-// The task's payload with every reference replaced: what its worker gets. A pure function of the state.
-[[nodiscard]] Result<std::string> resolved_payload(const State& state, TaskId task);
+// The task's specification as its worker gets it: with every reference replaced, and with the checkpoint of an earlier
+// attempt. A pure function of the state.
+[[nodiscard]] Result<TaskSpec> resolved_spec(const State& state, TaskId task);
 
 }  // namespace rota::fleet

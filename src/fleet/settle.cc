@@ -28,12 +28,10 @@ bool Decision::promote() {
     if (next != worker.executions.end()) {
       const TaskId first = next->members.front();
       const Workflow& workflow = state_.at(first.workflow());
-      const GpuNeed& gpu = workflow.template_of(workflow.tasks[first.index()]).needs.gpu;
-      const std::uint64_t suitable = Board::suitable_devices(worker.spec, gpu);
-      if (worker.spec.cpu_millis - worker.cpu_used >= next->cpu_millis &&
-          worker.spec.memory_bytes - worker.memory_used >= next->memory_bytes &&
-          __builtin_popcountll(suitable & ~worker.devices_used) >= gpu.count) {
-        emit(TaskStarted{first, choose_devices(worker, worker.devices_used, suitable, gpu.count)});
+      ResourceRequest request = workflow.template_of(workflow.tasks[first.index()]).needs;
+      request.memory_bytes = next->held.memory_bytes;
+      if (worker.spec.resources.fits(request, worker.used)) {
+        emit(TaskStarted{first, worker.spec.resources.allot(request, worker.used).devices});
         return true;
       }
     }
@@ -63,22 +61,17 @@ bool Decision::examine() {
       return true;
     }
   }
-  const Result<std::string> payload = resolve_references(use.payload, scope);
-  if (payload.ok()) {
+  const Result<TaskSpec> spec = resolve_references(use.spec, scope);
+  if (spec.ok()) {
     emit(TaskReadied{id});
   } else {
-    fail(id, FailureKind::kReference, payload.error().message);
+    fail(id, FailureKind::kReference, spec.error().message);
   }
   return true;
 }
 
-bool Decision::over_quota(const User& user, const ShapeKey& key) const {
-  const auto over = [](std::int64_t limit, std::int64_t used, std::int64_t more) {
-    return limit > 0 && used + more > limit;
-  };
-  return over(user.cpu_limit, user.cpu_used, key.needs.cpu_millis) ||
-         over(user.memory_limit, user.memory_used, key.needs.memory_bytes) ||
-         over(user.gpu_limit, user.gpus_used, key.needs.gpu.count) || over(user.task_limit, user.tasks_used, 1);
+bool Decision::over_quota(const User& user, const Requirements& needs, std::int64_t tasks) const {
+  return !user.limits.limits_nothing() && user.limits.exceeded(user.used, FleetUse::of(needs, tasks)).has_value();
 }
 
 namespace {
@@ -122,7 +115,7 @@ bool Decision::place() {
   for (const ShapeRef ref : board.open()) {
     const Shape& shape = board.shape(ref);
     for (const auto& [key, ready] : shape.classes) {
-      if (over_quota(state_.users()[key.user], shape.key)) continue;
+      if (over_quota(state_.users()[key.user], shape.key.needs)) continue;
       Head head = head_of(state_, ref, key, ready);
       if (shape.key.gang != 0) {
         others.push_back(head);
@@ -155,26 +148,22 @@ bool Decision::place_gang(ShapeRef ref, const ReadyClass& ready) {
     if (state != TaskState::kReady && state != TaskState::kSucceeded) return false;
   }
   const User& user = state_.users()[workflow.user];
-  ShapeKey all = state_.board().shape(ref).key;
   const auto count = static_cast<std::int64_t>(tasks.size());
-  all.needs.cpu_millis *= count;
-  all.needs.memory_bytes *= count;
-  all.needs.gpu.count *= count;
-  if (over_quota(user, all) || (user.task_limit > 0 && user.tasks_used + count > user.task_limit)) return false;
+  if (over_quota(user, state_.board().shape(ref).key.needs, count)) return false;
   const std::vector<Choice> choices = choose_gang(state_, ref, tasks);
   if (choices.size() != tasks.size()) return false;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     const Choice& choice = choices[i];
     emit(TaskAssigned{
-        tasks[i], state_.at(tasks[i]).attempt + 1, choice.worker, choice.devices, false, {}, choice.reasoning});
+        tasks[i], state_.at(tasks[i]).attempt.next(), choice.worker, choice.devices, false, {}, choice.reasoning});
   }
   return true;
 }
 
 void Decision::assign(TaskId id) {
   Choice choice = choose_worker(state_, id);
-  TaskAssigned assigned{id, state_.at(id).attempt + 1, choice.worker, choice.devices, choice.queued,
-                        {}, choice.reasoning};
+  TaskAssigned assigned{
+      id, state_.at(id).attempt.next(), choice.worker, choice.devices, choice.queued, {}, choice.reasoning};
   const Shape& shape = state_.board().shape(state_.at(id).shape);
   if (shape.key.merge != Hash128()) {
     // The next ones of the same template ride along, whatever their workflow: the same order as if they came up alone.
@@ -200,7 +189,7 @@ void Decision::assign(TaskId id) {
     std::sort(more.begin(), more.end(), before);
     for (const Head& head : more) {
       if (assigned.members.size() + 1 >= static_cast<std::size_t>(state_.policy().merge_most)) break;
-      assigned.members.push_back({head.entry.task, state_.at(head.entry.task).attempt + 1});
+      assigned.members.push_back({head.entry.task, state_.at(head.entry.task).attempt.next()});
     }
   }
   emit(std::move(assigned));
@@ -225,7 +214,7 @@ bool Decision::preempt() {
     if (shape.ready == 0 || shape.start > 0 || shape.key.gang != 0) return;
     for (const auto& [key, ready] : shape.classes) {
       Head head = head_of(state_, ref, key, ready);
-      if (state_.at(head.entry.task).preempts || over_quota(state_.users()[key.user], shape.key)) continue;
+      if (state_.at(head.entry.task).preempts || over_quota(state_.users()[key.user], shape.key.needs)) continue;
       if (best.ready != nullptr && !before(head, best)) continue;
       std::vector<TaskId> found = choose_victims(state_, head.entry.task);
       if (found.empty()) continue;

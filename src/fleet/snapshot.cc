@@ -59,7 +59,8 @@ std::string State::encode() const {
     out.add(worker != nullptr);
     if (worker != nullptr) out.add(static_cast<const WorkerData&>(*worker));
   }
-  out.add(users_);
+  out.add(static_cast<std::uint64_t>(users_.size()));
+  for (const User& user : users_) out.add(static_cast<const UserData&>(user));
   out.add(first_workflow_);
   out.add(static_cast<std::uint64_t>(workflows_.size()));
   for (const auto& workflow : workflows_) {
@@ -114,21 +115,34 @@ Result<State> State::decode(std::string_view bytes) {
     worker->spec_hash = hash_fields(worker->spec);
     for (const Execution& execution : worker->executions) {
       worker->execution_set.add(hash_fields(execution));
-      worker->queued += execution.queued ? 1 : 0;
+      if (execution.queued) {
+        ++worker->queued;
+      } else {
+        worker->used.add(execution.held);
+      }
     }
-    for (const CacheHint& hint : worker->caches) worker->cache_set.add(hash_fields(hint));
+    for (const CacheItem& cache : worker->caches) worker->cache_set.add(hash_fields(cache));
     state.worker_names_[worker->spec.name] = worker->id;
     worker->hash = hash_of_worker(*worker);
     state.set_.add(worker->hash);
   }
 
-  if (!in.read(state.users_) || !in.read(state.first_workflow_) || !in.read(count)) return in.error();
-  for (std::uint32_t i = 0; i < state.users_.size(); ++i) {
-    User& user = state.users_[i];
-    state.user_names_[user.name] = i;
+  if (!in.read(count)) return in.error();
+  for (std::uint64_t i = 0; i < count; ++i) {
+    User& user = state.users_.emplace_back();
+    if (!in.read(static_cast<UserData&>(user))) return in.error();
+    state.user_names_[user.name] = static_cast<std::uint32_t>(i);
     user.hash = hash_of_user(user);
     state.set_.add(user.hash);
   }
+  for (const auto& worker : state.workers_) {
+    if (worker == nullptr) continue;
+    for (const Execution& execution : worker->executions) {
+      if (execution.user >= state.users_.size()) return damaged("an execution has no user");
+      if (!execution.queued) state.users_[execution.user].used.add(execution.held);
+    }
+  }
+  if (!in.read(state.first_workflow_) || !in.read(count)) return in.error();
   for (std::uint64_t i = 0; i < count; ++i) {
     bool there = false;
     if (!in.read(there)) return in.error();
@@ -204,14 +218,14 @@ void State::rebuild() {
     for (Task& task : workflow->tasks) {
       task.shape = kNoShape;
       if (task.state == TaskState::kReady) ready.emplace_back(task.since_ns, workflow->id_of(task));
-      if (task.state == TaskState::kQueued && task.due_ns > 0) {
-        board_.arm({task.due_ns, Timer::Kind::kBackoff, workflow->id_of(task).value()});
+      if (task.state == TaskState::kQueued && task.due_ns() > 0) {
+        board_.arm({task.due_ns(), Timer::Kind::kBackoff, workflow->id_of(task).value()});
       }
     }
   }
   std::sort(ready.begin(), ready.end());
   for (const auto& [since, id] : ready) {
-    Workflow& workflow = const_cast<Workflow&>(at(id.workflow()));
+    Workflow& workflow = workflow_at(id.workflow());
     board_.push(*this, workflow, workflow.tasks[id.index()]);
   }
   if (policy().elastic.enable) {

@@ -57,22 +57,26 @@ WorkerStatus Worker::status(std::int64_t max_queue) const {
   if (disabled_by_hand || disabled_elastic) return WorkerStatus::kDisabled;
   if (draining) return WorkerStatus::kDraining;
   if (executions.empty()) return WorkerStatus::kIdle;
-  return cpu_used >= spec.cpu_millis && queued >= max_queue ? WorkerStatus::kOverloaded : WorkerStatus::kBusy;
+  return used.cpu_millis >= spec.resources.cpu_millis && queued >= max_queue ? WorkerStatus::kOverloaded
+                                                                             : WorkerStatus::kBusy;
 }
 
 // --- Reading ---
 
-const Workflow* State::find(WorkflowId id) const {
+Workflow* State::lookup(WorkflowId id) const {
   if (id.value() < first_workflow_ || id.value() - first_workflow_ >= workflows_.size()) return nullptr;
   return workflows_[id.value() - first_workflow_].get();
 }
-const Task* State::find(TaskId id) const {
-  const Workflow* workflow = find(id.workflow());
+Task* State::lookup(TaskId id) const {
+  Workflow* workflow = lookup(id.workflow());
   return workflow == nullptr || id.index() >= workflow->tasks.size() ? nullptr : &workflow->tasks[id.index()];
 }
-const Worker* State::find(WorkerId id) const {
+Worker* State::lookup(WorkerId id) const {
   return id.is_none() || id.value() > workers_.size() ? nullptr : workers_[id.value() - 1].get();
 }
+const Workflow* State::find(WorkflowId id) const { return lookup(id); }
+const Task* State::find(TaskId id) const { return lookup(id); }
+const Worker* State::find(WorkerId id) const { return lookup(id); }
 const Worker* State::find_worker(std::string_view name) const {
   const auto found = worker_names_.find(name);
   return found == worker_names_.end() ? nullptr : find(found->second);
@@ -80,10 +84,6 @@ const Worker* State::find_worker(std::string_view name) const {
 const Workflow* State::find_key(std::string_view key) const {
   const auto found = keys_.find(key);
   return found == keys_.end() ? nullptr : find(found->second);
-}
-const User* State::find_user(std::string_view name) const {
-  const auto found = user_names_.find(name);
-  return found == user_names_.end() ? nullptr : &users_[found->second];
 }
 const Workflow& State::at(WorkflowId id) const {
   const Workflow* workflow = find(id);
@@ -101,6 +101,12 @@ const Worker& State::at(WorkerId id) const {
   return *worker;
 }
 
+Workflow& State::workflow_at(WorkflowId id) {
+  Workflow* workflow = lookup(id);
+  ROTA_ASSERT(workflow != nullptr, "no such workflow", id);
+  return *workflow;
+}
+
 std::int64_t effective_priority(const State& state, const Task& task) {
   const Policy& policy = state.policy();
   return graph::aged_priority(task.priority, state.time_ns() - task.since_ns,
@@ -108,17 +114,17 @@ std::int64_t effective_priority(const State& state, const Task& task) {
 }
 
 std::int64_t dominant_share(const State& state, const User& user) {
-  std::int64_t cpu = 1;
-  std::int64_t memory = 1;
-  std::int64_t gpus = 1;
-  for (const Kind& kind : state.board().kinds()) {
-    cpu += kind.taking * kind.spec.cpu_millis;
-    memory += kind.taking * (kind.spec.memory_bytes >> 20);
-    gpus += kind.taking * static_cast<std::int64_t>(kind.spec.gpus.size());
-  }
   constexpr std::int64_t kScale = 1'000'000;
-  const std::int64_t share = std::max(
-      {user.cpu_used * kScale / cpu, (user.memory_used >> 20) * kScale / memory, user.gpus_used * kScale / gpus});
+  const auto& kinds = state.board().kinds();
+  std::int64_t gpus = 1;
+  for (const Kind& kind : kinds) gpus += kind.taking * static_cast<std::int64_t>(kind.spec.resources.gpus.size());
+  std::int64_t share = user.used.gpus * kScale / gpus;
+  for (const AmountKind& amount : kAmountKinds) {
+    const int shift = amount.unit == AmountUnit::kBytes ? 20 : 0;  // In MiB, so that the product does not overflow.
+    std::int64_t all = 1;
+    for (const Kind& kind : kinds) all += kind.taking * (kind.spec.resources.*amount.member >> shift);
+    share = std::max(share, (user.used.*amount.member >> shift) * kScale / all);
+  }
   return share / user.weight;
 }
 
@@ -132,11 +138,10 @@ Hash128 State::hash_of_task(TaskId id, const Task& task) {
              static_cast<std::uint64_t>(task.at_worker) << 25 | static_cast<std::uint64_t>(task.stopping) << 26 |
              static_cast<std::uint64_t>(task.deferred) << 27 | static_cast<std::uint64_t>(task.preempts) << 28 |
              static_cast<std::uint64_t>(task.stage) << 32);
-  hasher.add(static_cast<std::uint64_t>(task.attempt) | static_cast<std::uint64_t>(task.spent) << 32);
+  hasher.add(static_cast<std::uint64_t>(task.attempt.value()) | static_cast<std::uint64_t>(task.spent) << 32);
   hasher.add(static_cast<std::uint64_t>(task.worker.value()) |
              static_cast<std::uint64_t>(static_cast<std::uint32_t>(task.priority)) << 32);
-  hasher.add(task.lead.value()).add(task.since_ns).add(task.due_ns).add(task.assigned_ns).add(task.ended_ns);
-  hasher.add(task.assigned_in);
+  hasher.add(task.since_ns).add(task.assigned_ns).add(task.started_ns).add(task.ended_ns).add(task.assigned_in);
   if (task.extra != nullptr) hasher.add(hash_fields(*task.extra));
   return hasher.finish128();
 }
@@ -148,12 +153,15 @@ Hash128 State::hash_of_worker(const Worker& worker) {
   Hasher hasher;
   hasher.add(std::uint8_t{3}).add(worker.id).add(worker.spec_hash);
   hasher.add(worker.reachable).add(worker.draining).add(worker.left).add(worker.disabled_by_hand);
-  hasher.add(worker.disabled_elastic).add(worker.cpu_used).add(worker.memory_used).add(worker.devices_used);
+  hasher.add(worker.disabled_elastic);
   hasher.add(worker.execution_set.value()).add(worker.cache_set.value()).add(worker.owner).add(worker.seen_ns);
   hasher.add(worker.idle_since_ns).add(worker.toggled_ns).add(worker.gone_ns).add(worker.slot).add(worker.lives);
   return hasher.finish128();
 }
-Hash128 State::hash_of_user(const User& user) { return rota::hash_of(std::uint8_t{4}, hash_fields(user)); }
+Hash128 State::hash_of_user(const User& user) {
+  const UserData& data = user;
+  return rota::hash_of(std::uint8_t{4}, hash_fields(data));
+}
 
 Hash128 State::hash() const {
   Hasher hasher;
@@ -164,7 +172,7 @@ Hash128 State::hash() const {
 }
 
 Workflow& State::edit(WorkflowId id) {
-  Workflow& workflow = const_cast<Workflow&>(at(id));
+  Workflow& workflow = workflow_at(id);
   if (!workflow.dirty) {
     workflow.dirty = true;
     set_.remove(workflow.hash);
@@ -181,13 +189,14 @@ Task& State::edit(Workflow& workflow, Task& task) {
   return task;
 }
 Worker& State::edit(WorkerId id) {
-  Worker& worker = const_cast<Worker&>(at(id));
-  if (!worker.dirty) {
-    worker.dirty = true;
-    set_.remove(worker.hash);
+  Worker* worker = lookup(id);
+  ROTA_ASSERT(worker != nullptr, "no such worker", id);
+  if (!worker->dirty) {
+    worker->dirty = true;
+    set_.remove(worker->hash);
     dirty_workers_.push_back(id);
   }
-  return worker;
+  return *worker;
 }
 User& State::edit_user(std::uint32_t index) {
   User& user = users_[index];
@@ -215,29 +224,27 @@ void State::begin(std::uint64_t index, std::int64_t logical, std::int64_t wall_n
 
 void State::end() {
   board_.rearm_graces(*this);
+  // An entity that this record has removed is not found, and needs no hash.
   for (const TaskId id : dirty_tasks_) {
-    const Task* found = find(id);
-    if (found == nullptr) continue;  // Forgotten in this record.
-    Task& task = const_cast<Task&>(*found);
-    task.dirty = false;
-    task.hash = hash_of_task(id, task);
-    set_.add(task.hash);
+    Task* task = lookup(id);
+    if (task == nullptr) continue;
+    task->dirty = false;
+    task->hash = hash_of_task(id, *task);
+    set_.add(task->hash);
   }
   for (const WorkflowId id : dirty_workflows_) {
-    const Workflow* found = find(id);
-    if (found == nullptr) continue;
-    Workflow& workflow = const_cast<Workflow&>(*found);
-    workflow.dirty = false;
-    workflow.hash = hash_of_workflow(workflow);
-    set_.add(workflow.hash);
+    Workflow* workflow = lookup(id);
+    if (workflow == nullptr) continue;
+    workflow->dirty = false;
+    workflow->hash = hash_of_workflow(*workflow);
+    set_.add(workflow->hash);
   }
   for (const WorkerId id : dirty_workers_) {
-    const Worker* found = find(id);
-    if (found == nullptr) continue;
-    Worker& worker = const_cast<Worker&>(*found);
-    worker.dirty = false;
-    worker.hash = hash_of_worker(worker);
-    set_.add(worker.hash);
+    Worker* worker = lookup(id);
+    if (worker == nullptr) continue;
+    worker->dirty = false;
+    worker->hash = hash_of_worker(*worker);
+    set_.add(worker->hash);
   }
   for (const std::uint32_t index : dirty_users_) {
     User& user = users_[index];
@@ -245,6 +252,9 @@ void State::end() {
     user.hash = hash_of_user(user);
     set_.add(user.hash);
   }
+  // A large submission must not leave a large empty list behind.
+  constexpr std::size_t kMostKept = 4096;
+  if (dirty_tasks_.capacity() > kMostKept) std::vector<TaskId>().swap(dirty_tasks_);
   dirty_tasks_.clear();
   dirty_workflows_.clear();
   dirty_workers_.clear();
@@ -298,10 +308,7 @@ void State::on(const QuotaChanged&, const Command& cause) {
   const auto& quota = body<SetQuota>(cause);
   User& user = edit_user(user_index(quota.user));
   user.weight = quota.weight;
-  user.cpu_limit = quota.cpu_millis;
-  user.memory_limit = quota.memory_bytes;
-  user.gpu_limit = quota.gpus;
-  user.task_limit = quota.tasks;
+  user.limits = quota.limits;
 }
 
 // --- Workers ---
@@ -324,12 +331,12 @@ void State::on(const WorkerRegistered& e, const Command& cause) {
   ROTA_ASSERT(worker.executions.empty(), "what it ran was taken back");
   worker.reachable = true;
   worker.draining = worker.left = false;
-  if (command.incarnation != (worker.lives.empty() ? 0 : worker.lives.back())) {
+  if (command.incarnation != (worker.lives.empty() ? Incarnation() : worker.lives.back())) {
     if (worker.lives.size() >= WorkerData::kMostLives) worker.lives.erase(worker.lives.begin());
     worker.lives.push_back(command.incarnation);
   }
   worker.seen_ns = worker.idle_since_ns = time_ns();
-  touch_caches(worker, command.caches);
+  for (const CacheItem& cache : command.caches) touch_cache(worker, cache.item, cache.used_ns);
   board_.fleet_changed(*this);
   board_.refit(*this, worker);
   live_workers_ = 0;
@@ -411,24 +418,28 @@ void State::follow_weights() {
   }
 }
 
-void State::touch_caches(Worker& worker, const std::vector<std::string>& items) {
-  for (const std::string& item : items) {
-    auto place = std::lower_bound(worker.caches.begin(), worker.caches.end(), item,
-                                  [](const CacheHint& hint, const std::string& name) { return hint.item < name; });
-    if (place == worker.caches.end() || place->item != item) {
-      place = worker.caches.insert(place, CacheHint{item, 0});
-    } else {
-      worker.cache_set.remove(hash_fields(*place));
-    }
-    place->used_ns = time_ns();
-    worker.cache_set.add(hash_fields(*place));
-    board_.hint(*this, worker, item, time_ns());
+// `used_ns` is 0 if the time is not known: then it counts as used now.
+void State::touch_cache(Worker& worker, const std::string& item, std::int64_t used_ns) {
+  const std::int64_t used = used_ns == 0 ? time_ns() : std::min(used_ns, time_ns());
+  auto place = std::lower_bound(worker.caches.begin(), worker.caches.end(), item,
+                                [](const CacheItem& cache, const std::string& name) { return cache.item < name; });
+  if (place == worker.caches.end() || place->item != item) {
+    place = worker.caches.insert(place, CacheItem{item, used});
+  } else {
+    worker.cache_set.remove(hash_fields(*place));
+    place->used_ns = std::max(place->used_ns, used);
   }
+  worker.cache_set.add(hash_fields(*place));
+  board_.hint(*this, worker, item, place->used_ns);
 }
 
 void State::on(const CachesReported& e, const Command& cause) {
-  const auto* again = std::get_if<RegisterWorker>(&cause);
-  touch_caches(edit(e.worker), again != nullptr ? again->caches : body<ReportCaches>(cause).items);
+  Worker& worker = edit(e.worker);
+  if (const auto* again = std::get_if<RegisterWorker>(&cause)) {
+    for (const CacheItem& cache : again->caches) touch_cache(worker, cache.item, cache.used_ns);
+  } else {
+    for (const std::string& item : body<ReportCaches>(cause).items) touch_cache(worker, item, time_ns());
+  }
 }
 
 // --- Workflows ---
@@ -476,12 +487,12 @@ void State::arrive(Workflow& workflow, std::uint32_t stage) {
   const StageState& range = workflow.stages[stage];
   for (std::uint32_t t = range.first; t < range.first + range.count; ++t) {
     Task& task = workflow.tasks[t];
-    if (task.state == TaskState::kQueued && task.due_ns == 0) ready_or_examined(workflow, task);
+    if (task.state == TaskState::kQueued && task.due_ns() == 0) ready_or_examined(workflow, task);
   }
 }
 
 void State::ready_or_examined(Workflow& workflow, Task& task) {
-  if (workflow.info_of(task).examine && task.attempt == 0) {
+  if (workflow.info_of(task).examine && task.attempt.is_none()) {
     board_.want_examined(workflow.id_of(task));
   } else {
     become_ready(workflow, edit(workflow, task));
@@ -490,7 +501,7 @@ void State::ready_or_examined(Workflow& workflow, Task& task) {
 
 void State::become_ready(Workflow& workflow, Task& task) {
   move(workflow, task, TaskState::kReady);
-  task.due_ns = 0;
+  if (task.extra != nullptr) task.extra->due_ns = 0;
   if (task.since_ns == 0) task.since_ns = time_ns();
   board_.push(*this, workflow, task);
 }
@@ -511,7 +522,7 @@ void State::move(Workflow& workflow, Task& task, TaskState to) {
     --unfinished_;
     if (edited.unfinished == 0) board_.want_ended(workflow.id);
   } else {
-    task.ended_ns = 0;
+    task.started_ns = task.ended_ns = 0;
     ++edited.unfinished;
     ++unfinished_;
     edited.outcome = Outcome::kRunning;

@@ -25,30 +25,33 @@
 #include "fleet/board.h"
 #include "fleet/command.h"
 #include "fleet/event.h"
-#include "fleet/ids.h"
-#include "fleet/reference.h"
+#include "model/reference.h"
 #include "rota/graph/dag.h"
 #include "rota/graph/task.h"
+#include "rota/model/ids.h"
 #include "rota/result.h"
 
 namespace rota::fleet {
 
 using graph::TaskState;
 
-// What few tasks have.
+// Rare fields, allocated on demand.
 struct TaskExtra {
   std::string result{};      // JSON; empty is null.
   std::string checkpoint{};  // JSON; empty is null.
   std::string message{};     // Of the last failure.
   FailureKind kind = FailureKind::kError;
-  TaskId root{};                      // Whose failure or cancellation ended it; none: its own.
+  TaskId root{};                      // The task whose failure or cancellation ended this one; none: its own.
   std::vector<WorkerId> failed_on{};  // Sorted.
-  std::int64_t memory_bytes = 0;      // Asked for instead of the template's, after it was killed for memory.
-  bool cached = false;                // Its success is an earlier one's.
-  std::string note{};                 // Why its last attempt was run or not, if its stage has `cache`.
-  ROTA_FIELDS(result, checkpoint, message, kind, root, failed_on, memory_bytes, cached, note)
+  std::int64_t memory_bytes = 0;      // Requested instead of the template's, after it was killed for memory; 0: not.
+  std::int64_t due_ns = 0;            // It waits until then for its next attempt; 0: it does not.
+  bool reused = false;                // Its result is that of an earlier success (`cache`).
+  std::string cache_note{};           // Why its last attempt was run or not, if its stage has `cache`.
+  ROTA_FIELDS(result, checkpoint, message, kind, root, failed_on, memory_bytes, due_ns, reused, cache_note)
 };
 
+// Times are wall times. Those of an attempt are as its worker reported them, bounded by what the brain knows:
+// assigned_ns <= started_ns <= ended_ns <= time of the record.
 struct TaskData {
   TaskState state = TaskState::kQueued;
   TaskState paused_from = TaskState::kQueued;
@@ -59,26 +62,28 @@ struct TaskData {
   bool preempts = false;   // Others were asked to make room for it.
   StopReason stop = StopReason::kCancel;
   std::uint32_t stage = 0;
-  std::uint32_t attempt = 0;  // Of the latest assignment, from 1 on. Fences reports.
+  AttemptNumber attempt{};    // Of the latest assignment. Fences reports.
   std::uint32_t spent = 0;    // Attempts that count against max_attempts.
   WorkerId worker{};          // Where it runs, or ran last.
-  TaskId lead{};              // The first task of its merged execution; itself if alone.
-  std::int32_t priority = 0;
   std::int64_t since_ns = 0;  // Ready since; kept when it is requeued, so that it is in front again.
-  std::int64_t due_ns = 0;    // Waits until then for its next attempt; 0: does not.
   std::int64_t assigned_ns = 0;
-  std::int64_t ended_ns = 0;
-  std::uint64_t assigned_in = 0;  // The log's record of the latest assignment: why it is where it is.
+  std::int64_t started_ns = 0;    // Of the attempt that ended it; 0: that did not start, or its worker did not say.
+  std::int64_t ended_ns = 0;      // Set while it is terminal.
+  std::uint64_t assigned_in = 0;  // The index of the record with the latest assignment.
+  std::int32_t priority = 0;
   ROTA_FIELDS(state, paused_from, skipped, at_worker, stopping, deferred, preempts, stop, stage, attempt, spent, worker,
-              lead, priority, since_ns, due_ns, assigned_ns, ended_ns, assigned_in)
+              since_ns, assigned_ns, started_ns, ended_ns, assigned_in, priority)
 };
 
 struct Task : TaskData {
+  ShapeRef shape = kNoShape;  // Board. It comes first to fill TaskData's padding.
   std::unique_ptr<TaskExtra> extra{};
-  Hash128 hash{};             // As it is in the state's hash.
-  ShapeRef shape = kNoShape;  // Board.
-  std::uint32_t stamp = 0;    // Board: which entry of the ready queues is the valid one.
+  Hash128 hash{};           // As it is in the state's hash.
+  std::uint32_t stamp = 0;  // Board: which entry of the ready queues is the valid one.
   bool dirty = false;
+
+  // When its next attempt is due; 0: it does not wait for a time.
+  [[nodiscard]] std::int64_t due_ns() const { return extra == nullptr ? 0 : extra->due_ns; }
 };
 
 struct StageState {
@@ -138,21 +143,12 @@ struct Workflow : WorkflowData {
 struct Execution {
   TaskId lead{};  // The one that was chosen; it may have ended, and even run again, while others of it go on.
   std::vector<TaskId> members{};  // Those that have not ended, in the order of the assignment. Never empty.
-  std::int64_t cpu_millis = 0;
-  std::int64_t memory_bytes = 0;
-  std::uint64_t devices = 0;
-  std::uint32_t gpus = 0;
-  std::uint32_t user = 0;  // On whose account.
-  bool queued = false;     // Holds nothing yet.
-  ROTA_FIELDS(lead, members, cpu_millis, memory_bytes, devices, gpus, user, queued)
+  ResourceUse held{};             // While it is queued: what it will hold, without devices.
+  std::uint32_t user = 0;         // The user whose quota counts it.
+  bool queued = false;            // Holds nothing yet.
+  ROTA_FIELDS(lead, members, held, user, queued)
 
   [[nodiscard]] bool has(TaskId task) const { return std::find(members.begin(), members.end(), task) != members.end(); }
-};
-
-struct CacheHint {
-  std::string item{};
-  std::int64_t used_ns = 0;
-  ROTA_FIELDS(item, used_ns)
 };
 
 enum class WorkerStatus : std::uint8_t { kIdle, kBusy, kOverloaded, kDraining, kUnreachable, kDisabled, kLeft };
@@ -166,11 +162,8 @@ struct WorkerData {
   bool left = false;
   bool disabled_by_hand = false;
   bool disabled_elastic = false;
-  std::int64_t cpu_used = 0;
-  std::int64_t memory_used = 0;
-  std::uint64_t devices_used = 0;
   std::vector<Execution> executions{};  // In the order of their assignment.
-  std::vector<CacheHint> caches{};      // By item.
+  std::vector<CacheItem> caches{};      // By item.
   WorkflowId owner{};                   // static_worker: for whom it works.
   std::int64_t seen_ns = 0;
   std::int64_t idle_since_ns = 0;
@@ -179,22 +172,23 @@ struct WorkerData {
   std::uint32_t slot = 0;       // Its place among the workers of its kind.
   // Its latest incarnations, the present one last; empty as long as it has said none. A message of an earlier one may
   // still be on its way, and must not be taken for a restart. Never compared by size: clocks are set back.
-  std::vector<std::uint64_t> lives{};
-  ROTA_FIELDS(id, spec, reachable, draining, left, disabled_by_hand, disabled_elastic, cpu_used, memory_used,
-              devices_used, executions, caches, owner, seen_ns, idle_since_ns, toggled_ns, gone_ns, slot, lives)
+  std::vector<Incarnation> lives{};
+  ROTA_FIELDS(id, spec, reachable, draining, left, disabled_by_hand, disabled_elastic, executions, caches, owner,
+              seen_ns, idle_since_ns, toggled_ns, gone_ns, slot, lives)
 
   static constexpr std::size_t kMostLives = 8;
   // Is this the number of its present life?
-  [[nodiscard]] bool lives_as(std::uint64_t incarnation) const {
-    return incarnation != 0 && !lives.empty() && lives.back() == incarnation;
+  [[nodiscard]] bool lives_as(Incarnation incarnation) const {
+    return !incarnation.is_none() && !lives.empty() && lives.back() == incarnation;
   }
-  [[nodiscard]] bool lived_as(std::uint64_t incarnation) const {
-    return incarnation != 0 && std::find(lives.begin(), lives.end(), incarnation) != lives.end();
+  [[nodiscard]] bool lived_as(Incarnation incarnation) const {
+    return !incarnation.is_none() && std::find(lives.begin(), lives.end(), incarnation) != lives.end();
   }
 };
 
 struct Worker : WorkerData {
   std::uint32_t kind = 0;    // Board.
+  ResourceUse used{};        // The sum over the executions that are not queued.
   std::uint32_t queued = 0;  // Executions that are queued.
   Hash128 spec_hash{};
   SetHash execution_set{};  // Of executions and caches, so that a change of one costs one.
@@ -212,19 +206,14 @@ struct Worker : WorkerData {
   [[nodiscard]] std::uint32_t depth() const { return static_cast<std::uint32_t>(executions.size()); }
 };
 
-struct User {
+struct UserData {
   std::string name{};
   std::int64_t weight = 1;
-  std::int64_t cpu_limit = 0;
-  std::int64_t memory_limit = 0;
-  std::int64_t gpu_limit = 0;
-  std::int64_t task_limit = 0;
-  std::int64_t cpu_used = 0;
-  std::int64_t memory_used = 0;
-  std::int64_t gpus_used = 0;
-  std::int64_t tasks_used = 0;
-  ROTA_FIELDS(name, weight, cpu_limit, memory_limit, gpu_limit, task_limit, cpu_used, memory_used, gpus_used,
-              tasks_used)
+  FleetUse limits{};
+  ROTA_FIELDS(name, weight, limits)
+};
+struct User : UserData {
+  FleetUse used{};  // The sum over the user's executions that are not queued.
   Hash128 hash{};
   bool dirty = false;
 };
@@ -268,7 +257,6 @@ class State {
   [[nodiscard]] const Task& at(TaskId id) const;
   [[nodiscard]] const Worker& at(WorkerId id) const;
   [[nodiscard]] const std::vector<User>& users() const { return users_; }
-  [[nodiscard]] const User* find_user(std::string_view name) const;
   // Existing ones in the order of their ids.
   template <class F>
   void each_worker(F&& f) const {
@@ -309,8 +297,6 @@ class State {
 
   // Aborts with what is wrong. Goes over everything.
   void check_invariants() const;
-  // Bytes of memory, estimated, for the benchmark: all tasks and what they own; all workers.
-  [[nodiscard]] std::size_t task_bytes() const;
 
  private:
   friend class Board;
@@ -341,7 +327,13 @@ class State {
   void on(const WorkflowForgotten&, const Command&);
   void on(const ElasticPolled&, const Command&);
 
-  // For changing: the entity leaves the hash until the record ends.
+  // The entity, or null.
+  [[nodiscard]] Workflow* lookup(WorkflowId id) const;
+  [[nodiscard]] Worker* lookup(WorkerId id) const;
+  [[nodiscard]] Task* lookup(TaskId id) const;
+  // To change what the hash does not cover. REQUIRES: it exists.
+  [[nodiscard]] Workflow& workflow_at(WorkflowId id);
+  // To change anything: the entity leaves the hash until the record ends.
   Workflow& edit(WorkflowId id);
   Task& edit(TaskId id);
   Task& edit(Workflow& workflow, Task& task);
@@ -357,10 +349,13 @@ class State {
   void arrive(Workflow& workflow, std::uint32_t stage);  // All that it needs has succeeded.
   void become_ready(Workflow& workflow, Task& task);
   void stage_task_done(Workflow& workflow, Task& task);
-  void note_cache(Task& task, bool cached, const std::string& note);
+  // Keeps what the attempt's outcome says beyond its end, if the record is the task's own report.
+  void keep_outcome(Task& task, TaskId id, const Command& cause);
   void leave_execution(Workflow& workflow, Task& task);  // It ends or is taken back: gives back what it held.
-  void hold(Worker& worker, const Execution& execution, std::int64_t sign);  // Resources: +1 takes, -1 gives back.
-  void touch_caches(Worker& worker, const std::vector<std::string>& items);
+  // What the execution holds is taken from its worker, or given back.
+  void take(Worker& worker, const Execution& execution);
+  void give_back(Worker& worker, const Execution& execution);
+  void touch_cache(Worker& worker, const std::string& item, std::int64_t used_ns);
   void ready_or_examined(Workflow& workflow, Task& task);
   void follow_weights();  // A worker came or went: tasks that are sticky to it belong there, or anywhere.
   void rebuild();         // The board, from the data.

@@ -9,27 +9,23 @@
 namespace rota::fleet {
 
 namespace {
-template <class T>
-const T* body_if(const Command& cause) {
-  return std::get_if<T>(&cause);
-}
-// "null" is nothing.
-std::string kept(const std::string& json) { return json == "null" ? std::string() : json; }
+// An empty text is kept instead of JSON's null.
+std::string empty_if_null(const std::string& json) { return json == "null" ? std::string() : json; }
 }  // namespace
 
 Task& State::edit(TaskId id) {
-  Workflow& workflow = const_cast<Workflow&>(at(id.workflow()));
+  Workflow& workflow = workflow_at(id.workflow());
   ROTA_ASSERT(id.index() < workflow.tasks.size());
   return edit(workflow, workflow.tasks[id.index()]);
 }
 
 void State::on(const TaskReadied& e, const Command&) {
-  Workflow& workflow = const_cast<Workflow&>(at(e.task.workflow()));
+  Workflow& workflow = workflow_at(e.task.workflow());
   become_ready(workflow, edit(e.task));
 }
 
 void State::on(const TaskSkipped& e, const Command&) {
-  Workflow& workflow = const_cast<Workflow&>(at(e.task.workflow()));
+  Workflow& workflow = workflow_at(e.task.workflow());
   Task& task = edit(e.task);
   // The table knows no way from Queued to Succeeded: a skipped task is one that ran for no time at all.
   move(workflow, task, TaskState::kReady);
@@ -39,28 +35,26 @@ void State::on(const TaskSkipped& e, const Command&) {
   stage_task_done(workflow, task);
 }
 
-void State::hold(Worker& worker, const Execution& execution, std::int64_t sign) {
-  worker.cpu_used += sign * execution.cpu_millis;
-  worker.memory_used += sign * execution.memory_bytes;
-  worker.devices_used ^= execution.devices;
-  User& user = edit_user(execution.user);
-  user.cpu_used += sign * execution.cpu_millis;
-  user.memory_used += sign * execution.memory_bytes;
-  user.gpus_used += sign * execution.gpus;
-  user.tasks_used += sign;
+void State::take(Worker& worker, const Execution& execution) {
+  worker.used.add(execution.held);
+  users_[execution.user].used.add(execution.held);
+}
+
+void State::give_back(Worker& worker, const Execution& execution) {
+  worker.used.subtract(execution.held);
+  users_[execution.user].used.subtract(execution.held);
 }
 
 void State::on(const TaskAssigned& e, const Command&) {
-  Workflow& lead_workflow = const_cast<Workflow&>(at(e.task.workflow()));
+  Workflow& lead_workflow = workflow_at(e.task.workflow());
   Worker& worker = edit(e.worker);
-  const auto begin = [&](TaskId id, std::uint32_t attempt) {
-    Workflow& workflow = const_cast<Workflow&>(at(id.workflow()));
+  const auto begin = [&](TaskId id, AttemptNumber attempt) {
+    Workflow& workflow = workflow_at(id.workflow());
     Task& task = edit(id);
     board_.remove(*this, workflow, task);
     move(workflow, task, TaskState::kRunning);
     task.attempt = attempt;
     task.worker = e.worker;
-    task.lead = e.task;
     task.at_worker = e.queued;
     task.stopping = task.deferred = task.preempts = false;
     task.assigned_ns = time_ns();
@@ -72,30 +66,29 @@ void State::on(const TaskAssigned& e, const Command&) {
   Execution& execution = worker.executions.emplace_back();
   execution.lead = e.task;
   execution.members.push_back(e.task);
-  for (const Member& member : e.members) execution.members.push_back(member.task);
-  execution.cpu_millis = use.needs.cpu_millis;
-  execution.memory_bytes =
-      lead.extra != nullptr && lead.extra->memory_bytes > 0 ? lead.extra->memory_bytes : use.needs.memory_bytes;
-  execution.gpus = static_cast<std::uint32_t>(use.needs.gpu.count);
+  for (const AttemptId& member : e.members) execution.members.push_back(member.task);
+  static_cast<Amounts&>(execution.held) = use.needs;
+  if (lead.extra != nullptr && lead.extra->memory_bytes > 0) execution.held.memory_bytes = lead.extra->memory_bytes;
+  execution.held.gpus = use.needs.gpu.count;
   execution.user = lead_workflow.user;
   execution.queued = e.queued;
   if (e.queued) {
     ++worker.queued;
   } else {
-    execution.devices = e.devices;
-    hold(worker, execution, 1);
+    execution.held.devices = e.devices;
+    take(worker, execution);
   }
   worker.execution_set.add(hash_fields(execution));
   begin(e.task, e.attempt);
-  for (const Member& member : e.members) begin(member.task, member.attempt);
-  if (!use.context.empty()) touch_caches(worker, use.context);
+  for (const AttemptId& member : e.members) begin(member.task, member.attempt);
+  for (const std::string& item : use.context) touch_cache(worker, item, time_ns());
   globals_.last_assigned = e.worker;
   if (policy().mode == DispatchMode::kStaticWorker && lead_workflow.bound.is_none()) {
     edit(e.task.workflow()).bound = e.worker;
     worker.owner = e.task.workflow();
     board_.refit_workflow(*this, e.task.workflow());
   } else if (policy().mode == DispatchMode::kFixedPipeline) {
-    if (globals_.type_owner.try_emplace(use.type, e.worker).second) board_.refit_type(*this, use.type);
+    if (globals_.type_owner.try_emplace(use.spec.type, e.worker).second) board_.refit_type(*this, use.spec.type);
   }
   board_.refit(*this, worker);
 }
@@ -108,10 +101,10 @@ void State::on(const TaskStarted& e, const Command&) {
   ROTA_ASSERT(found != worker.executions.end() && found->queued);
   worker.execution_set.remove(hash_fields(*found));
   found->queued = false;
-  found->devices = e.devices;
+  found->held.devices = e.devices;
   worker.execution_set.add(hash_fields(*found));
   --worker.queued;
-  hold(worker, *found, 1);
+  take(worker, *found);
   for (const TaskId member : found->members) edit(member).at_worker = false;
   board_.refit(*this, worker);
 }
@@ -132,7 +125,7 @@ void State::leave_execution(Workflow& workflow, Task& task) {
   if (found->queued) {
     --worker.queued;
   } else {
-    hold(worker, *found, -1);
+    give_back(worker, *found);
   }
   worker.executions.erase(found);
   if (worker.queued > 0) board_.want_promoted(worker.id);
@@ -144,26 +137,35 @@ void State::leave_execution(Workflow& workflow, Task& task) {
 }
 
 void State::on(const TaskSucceeded& e, const Command& cause) {
-  Workflow& workflow = const_cast<Workflow&>(at(e.task.workflow()));
+  Workflow& workflow = workflow_at(e.task.workflow());
   Task& task = edit(e.task);
   leave_execution(workflow, task);
   move(workflow, task, TaskState::kSucceeded);
-  if (const auto* report = body_if<ReportSucceeded>(cause)) {
-    if (report->result != "null") extra(task).result = kept(report->result);
-    note_cache(task, report->cached, report->note);
-  }
+  keep_outcome(task, e.task, cause);
   stage_task_done(workflow, task);
 }
 
-void State::note_cache(Task& task, bool cached, const std::string& note) {
-  if (task.extra == nullptr && !cached && note.empty()) return;
-  TaskExtra& more = extra(task);
-  more.cached = cached;
-  more.note = note;
+void State::keep_outcome(Task& task, TaskId id, const Command& cause) {
+  const auto* report = std::get_if<ReportEnded>(&cause);
+  const bool own = report != nullptr && report->task == id;
+  static const AttemptOutcome kNothing;
+  const AttemptOutcome& outcome = own ? report->outcome : kNothing;
+  if (task.extra != nullptr || outcome.reused || !outcome.cache_note.empty()) {
+    TaskExtra& more = extra(task);
+    more.reused = outcome.reused;
+    more.cache_note = outcome.cache_note;
+  }
+  if (!own) return;
+  if (task.state == TaskState::kSucceeded && !outcome.result.empty() && outcome.result != "null") {
+    extra(task).result = outcome.result;
+  }
+  if (!graph::is_terminal(task.state) || outcome.started_ns == 0) return;
+  task.started_ns = std::clamp(outcome.started_ns, task.assigned_ns, time_ns());
+  if (outcome.ended_ns != 0) task.ended_ns = std::clamp(outcome.ended_ns, task.started_ns, time_ns());
 }
 
 void State::on(const TaskFailed& e, const Command& cause) {
-  Workflow& workflow = const_cast<Workflow&>(at(e.task.workflow()));
+  Workflow& workflow = workflow_at(e.task.workflow());
   Task& task = edit(e.task);
   if (task.state == TaskState::kRunning) {
     ++task.spent;
@@ -178,12 +180,11 @@ void State::on(const TaskFailed& e, const Command& cause) {
   TaskExtra& more = extra(task);
   more.kind = e.kind;
   more.message = e.message;
-  const auto* report = body_if<ReportFailed>(cause);
-  note_cache(task, false, report != nullptr && report->task == e.task ? report->note : std::string());
+  keep_outcome(task, e.task, cause);
 }
 
 void State::on(const TaskRequeued& e, const Command& cause) {
-  Workflow& workflow = const_cast<Workflow&>(at(e.task.workflow()));
+  Workflow& workflow = workflow_at(e.task.workflow());
   Task& task = edit(e.task);
   if (e.reason == RequeueReason::kStickyWorkerBusy) {
     task.deferred = true;
@@ -195,7 +196,7 @@ void State::on(const TaskRequeued& e, const Command& cause) {
     more.failed_on.clear();
     task.spent = 0;
     task.since_ns = 0;
-    task.due_ns = 0;
+    more.due_ns = 0;
     move(workflow, task, TaskState::kQueued);
     if (workflow.stages[task.stage].waits == 0) ready_or_examined(workflow, task);
     return;
@@ -210,13 +211,13 @@ void State::on(const TaskRequeued& e, const Command& cause) {
     const auto place = std::lower_bound(more.failed_on.begin(), more.failed_on.end(), worker);
     if (place == more.failed_on.end() || *place != worker) more.failed_on.insert(place, worker);
     if (e.memory_bytes > 0) more.memory_bytes = e.memory_bytes;
-    if (const auto* report = body_if<ReportFailed>(cause); report != nullptr && report->task == e.task) {
-      more.kind = report->kind;
-      more.message = report->message;
-      note_cache(task, false, report->note);
+    if (const auto* report = std::get_if<ReportEnded>(&cause); report != nullptr && report->task == e.task) {
+      more.kind = report->outcome.failure;
+      more.message = report->outcome.message;
+      keep_outcome(task, e.task, cause);
     }
   }
-  task.due_ns = e.not_before_ns;
+  if (e.not_before_ns > 0 || task.extra != nullptr) extra(task).due_ns = e.not_before_ns;
   if (e.not_before_ns > 0) board_.arm({e.not_before_ns, Timer::Kind::kBackoff, e.task.value()});
   if (paused) {
     task.paused_from = TaskState::kQueued;
@@ -226,8 +227,8 @@ void State::on(const TaskRequeued& e, const Command& cause) {
   if (e.not_before_ns == 0) become_ready(workflow, task);
 }
 
-void State::on(const TaskCancelled& e, const Command&) {
-  Workflow& workflow = const_cast<Workflow&>(at(e.task.workflow()));
+void State::on(const TaskCancelled& e, const Command& cause) {
+  Workflow& workflow = workflow_at(e.task.workflow());
   Task& task = edit(e.task);
   const bool ready = task.state == TaskState::kReady;
   if (task.state == TaskState::kRunning ||
@@ -237,10 +238,11 @@ void State::on(const TaskCancelled& e, const Command&) {
   move(workflow, task, TaskState::kCancelled);
   if (ready) board_.remove(*this, workflow, task);
   if (!e.parent_task_id.is_none()) extra(task).root = e.parent_task_id;
+  keep_outcome(task, e.task, cause);
 }
 
 void State::on(const TaskPaused& e, const Command&) {
-  Workflow& workflow = const_cast<Workflow&>(at(e.task.workflow()));
+  Workflow& workflow = workflow_at(e.task.workflow());
   Task& task = edit(e.task);
   task.paused_from = task.state;
   move(workflow, task, TaskState::kPaused);
@@ -248,16 +250,16 @@ void State::on(const TaskPaused& e, const Command&) {
 }
 
 void State::on(const TaskResumed& e, const Command&) {
-  Workflow& workflow = const_cast<Workflow&>(at(e.task.workflow()));
+  Workflow& workflow = workflow_at(e.task.workflow());
   Task& task = edit(e.task);
   move(workflow, task, task.paused_from);
   if (task.paused_from == TaskState::kReady) {
     board_.push(*this, workflow, task);
   } else if (task.paused_from == TaskState::kQueued && workflow.stages[task.stage].waits == 0) {
-    if (task.due_ns > time_ns()) {
-      board_.arm({task.due_ns, Timer::Kind::kBackoff, e.task.value()});
+    if (task.due_ns() > time_ns()) {
+      board_.arm({task.due_ns(), Timer::Kind::kBackoff, e.task.value()});
     } else {
-      task.due_ns = 0;
+      if (task.extra != nullptr) task.extra->due_ns = 0;
       ready_or_examined(workflow, task);
     }
   }
@@ -273,16 +275,16 @@ void State::on(const StopRequested& e, const Command&) {
 }
 
 void State::on(const CheckpointSaved& e, const Command& cause) {
-  const auto* report = body_if<ReportCheckpoint>(cause);
+  const auto* report = std::get_if<ReportCheckpoint>(&cause);
   ROTA_ASSERT(report != nullptr);
-  extra(edit(e.task)).checkpoint = kept(report->checkpoint);
+  extra(edit(e.task)).checkpoint = empty_if_null(report->checkpoint);
 }
 
 void State::on(const PriorityChanged&, const Command& cause) {
-  const auto* command = body_if<SetPriority>(cause);
+  const auto* command = std::get_if<SetPriority>(&cause);
   ROTA_ASSERT(command != nullptr);
   const WorkflowId id = command->task.is_none() ? command->workflow : command->task.workflow();
-  Workflow& workflow = command->task.is_none() ? edit(id) : const_cast<Workflow&>(at(id));
+  Workflow& workflow = command->task.is_none() ? edit(id) : workflow_at(id);
   const auto change = [&](Task& task, std::int64_t priority) {
     edit(workflow, task);
     const bool ready = task.state == TaskState::kReady;

@@ -1,18 +1,7 @@
 // Commands and events as text: one line for people, scripts and tests; JSON for programs.
 //
 //   TaskAssigned task=wf-1.0 attempt=1 worker=worker-2 reasoning={why=score candidates=3}
-//
-//   line   = name { " " field }
-//   field  = name "=" value                  any order, each once; a member with its default value is left out
-//   value  = number | "true" | "false" | enumerator | id | text | "{" fields "}" | "[" values "]"
-//   text   = word | '"' { character | \" | \\ | \n | \xNN } '"'
-//   word   = printable ASCII without space and without any of \ " = { } [ ]
-//
-// Fields and values are separated by spaces. Enumerators that say what the line is about (outcome=succeeded) are not
-// left out. What to_text() writes, parse reads back to the same value, whatever bytes its texts have.
-//
-// JSON has every field: numbers as numbers, enumerators by name, ids as text (none is null), and "command" or "event"
-// with the name in front.
+// The grammar is in model/text_writer.h. JSON has "command" or "event" with the name as its first member.
 //
 // Thread safety: functions without state.
 #pragma once

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "fleet/any_value_test.h"
 #include "fleet/codec.h"
+#include "model/any_value_test.h"
 
 namespace rota::fleet {
 namespace {
@@ -20,9 +20,9 @@ using testing_support::Choices;
 TEST(TextTest, ALineForEach) {
   TaskAssigned assigned;
   assigned.task = TaskId(WorkflowId(1), 0);
-  assigned.attempt = 1;
+  assigned.attempt = AttemptNumber(1);
   assigned.worker = WorkerId(2);
-  assigned.members = {{TaskId(WorkflowId(2), 7), 3}};
+  assigned.members = {{TaskId(WorkflowId(2), 7), AttemptNumber(3)}};
   assigned.reasoning.why = Why::kScore;
   assigned.reasoning.candidates = 3;
   assigned.reasoning.score = -5;
@@ -43,7 +43,11 @@ TEST(TextTest, ALineForEach) {
                                         "\xff\n\"\\"}})),
             "Heartbeats workers=[a \"two words\" \"\" \"Gr\xc3\xbc\xc3\x9f"
             "e\" \"\\xff\\n\\\"\\\\\"]");
-  EXPECT_EQ(to_text(Command(ReportSucceeded{})), "ReportSucceeded");  // The default result is null, and left out.
+  EXPECT_EQ(to_text(Command(ReportEnded{})), "ReportEnded");
+  SetQuota quota{.user = "ann", .weight = 2};
+  quota.limits.cpu_millis = 4000;
+  quota.limits.tasks = 3;
+  EXPECT_EQ(to_text(Command(quota)), "SetQuota user=ann weight=2 cpu_millis=4000 tasks=3");
 }
 
 // What is shown of a log can be typed in again.
@@ -89,9 +93,9 @@ TEST(TextTest, ErrorsPointAndHelp) {
             "column 16: 'paus' is none of pause, resume, cancel, retry; did you mean 'pause'?");
   EXPECT_EQ(wrong("Control workflow=7"), "column 18: '7' is not an id; write it like wf-1");
   EXPECT_EQ(wrong("Control task=wf-1"), "column 14: 'wf-1' is not an id; write it like wf-0.1");
-  EXPECT_EQ(wrong("ReportStopped attempt=4294967296"), "column 23: 4294967296 is not between 0 and 4294967295");
-  EXPECT_EQ(wrong("ReportStopped attempt=-1"), "column 23: '-1' is not a whole number");
-  EXPECT_EQ(wrong("ReportStopped attempt=1x"), "column 23: '1x' is not a whole number");
+  EXPECT_EQ(wrong("ReportUndeliverable attempt=4294967296"), "column 29: 4294967296 is not between 0 and 4294967295");
+  EXPECT_EQ(wrong("ReportUndeliverable attempt=-1"), "column 29: '-1' is not a whole number");
+  EXPECT_EQ(wrong("ReportUndeliverable attempt=1x"), "column 29: '1x' is not a whole number");
   EXPECT_EQ(wrong("Heartbeats workers=a"), "column 20: here should be a list in [], not 'a'");
   EXPECT_EQ(wrong("Heartbeats workers=[a"), "column 22: here should be the list's ], not the end");
   EXPECT_EQ(wrong("Heartbeats workers=[\"a\"b]"), "column 24: here should be a space or the list's ], not 'b'");
@@ -138,13 +142,14 @@ TEST(TextTest, JsonIsJsonAndHasEveryField) {
   const nlohmann::json json = nlohmann::json::parse(fields_to_json(reasoning));
   EXPECT_EQ(json.at("why"), "score");
   EXPECT_EQ(json.at("score"), -7);
-  const nlohmann::json failed = nlohmann::json::parse(
-      to_json(Event(TaskFailed{TaskId(WorkflowId(1), 2), FailureKind::kMemory, true, TaskId(), "say \"no\"\n"})));
+  const nlohmann::json failed =
+      nlohmann::json::parse(to_json(Event(TaskFailed{TaskId(WorkflowId(1), 2), FailureKind::kMemory, "say \"no\"\n"})));
   EXPECT_EQ(failed.at("task"), "wf-1.2");
   EXPECT_EQ(failed.at("kind"), "memory");
-  EXPECT_EQ(failed.at("dependency_failure"), true);
-  EXPECT_TRUE(failed.at("parent_task_id").is_null());
   EXPECT_EQ(failed.at("message"), "say \"no\"\n");
+  const nlohmann::json root = nlohmann::json::parse(to_json(Event(TaskCancelled{TaskId(WorkflowId(1), 2), true, {}})));
+  EXPECT_EQ(root.at("dependency_failure"), true);
+  EXPECT_TRUE(root.at("parent_task_id").is_null());
 }
 
 TEST(TextTest, CommandsAreJsonToo) {

@@ -28,10 +28,10 @@ constexpr bool is_said_by_people_or_machines =
 
 }  // namespace
 
-Past::Past() : texts_{"null"} {}
+Past::Past() : texts_{""} {}
 
 std::uint32_t Past::text(const std::string& text) {
-  if (text == "null") return 0;
+  if (text.empty()) return 0;
   texts_.push_back(text);
   return static_cast<std::uint32_t>(texts_.size() - 1);
 }
@@ -46,24 +46,25 @@ Past::TaskPast& Past::of(TaskId id, const State& state) {
 
 void Past::see(const Record& record, const State& state) {
   meter_.see(record, state);
-  if (const auto* report = std::get_if<ReportSucceeded>(&record.command)) {
-    End end;
-    end.succeeded = true;
-    end.text = text(report->result);
-    attempt_ended(record, state, report->task, end);
-  } else if (const auto* failure = std::get_if<ReportFailed>(&record.command)) {
-    End end;
-    end.kind = failure->kind;
-    end.final = failure->final;
-    end.text = text(failure->message);
-    attempt_ended(record, state, failure->task, end);
+  const auto* report = std::get_if<ReportEnded>(&record.command);
+  if (report != nullptr) {
+    const AttemptOutcome& outcome = report->outcome;
+    if (outcome.end == AttemptEnd::kSucceeded || outcome.end == AttemptEnd::kFailed) {
+      End end;
+      end.end = outcome.end;
+      end.failure = outcome.failure;
+      end.final = outcome.final;
+      end.result = text(outcome.result);
+      end.message = text(outcome.message);
+      attempt_ended(record, state, report->task, end);
+    }
   } else if (const auto* checkpoint = std::get_if<ReportCheckpoint>(&record.command)) {
     checkpoints_[checkpoint->task] = text(checkpoint->checkpoint);
   } else {
     keep(record, state);
   }
   for (const Event& event : record.events) {
-    each_begun(event, state, [&](TaskId id, std::uint32_t) { of(id, state).began_ns = record.wall_ns; });
+    each_begun(event, state, [&](TaskId id, AttemptNumber) { of(id, state).began_ns = record.wall_ns; });
   }
 }
 
@@ -102,8 +103,8 @@ void Past::attempt_ended(const Record& record, const State& state, TaskId id, En
     end.checkpoint = found->second;
     checkpoints_.erase(found);
   }
-  if (end.succeeded) {
-    const std::string& type = state.at(id.workflow()).template_of(*task).type;
+  if (end.end == AttemptEnd::kSucceeded) {
+    const std::string& type = state.at(id.workflow()).template_of(*task).spec.type;
     auto mean = means_.find(type);
     if (mean == means_.end()) mean = means_.emplace(type, Mean()).first;
     for (Mean* each : {&mean->second, &mean_}) {
@@ -160,7 +161,7 @@ class OtherCourse {
     std::int64_t ns;
     std::uint64_t number;  // Of equal times the one that was known first.
     TaskId task;
-    std::uint32_t attempt;
+    AttemptNumber attempt;
     std::uint32_t end;  // In past_.ends_; kNone: as the mean.
     EndingKind kind;
     friend bool operator>(const Ending& a, const Ending& b) { return a.ns != b.ns ? a.ns > b.ns : a.number > b.number; }
@@ -180,7 +181,7 @@ class OtherCourse {
     meter_.see(record_, state);
     if (progress_ && record_.index % 8192 == 0) progress_(record_.index);
     for (const Event& event : record_.events) {
-      each_begun(event, state, [&](TaskId id, std::uint32_t attempt) {
+      each_begun(event, state, [&](TaskId id, AttemptNumber attempt) {
         ++moved_;
         const std::uint32_t end = cursor(id);
         const std::int64_t took = end == Past::kNone ? mean_of(id) : past_.ends_[end].took_ns;
@@ -188,7 +189,7 @@ class OtherCourse {
         ends_.push({took > kNever - now ? kNever : now + took, ++number_, id, attempt, end, EndingKind::kEnd});
       });
       if (const auto* stop = std::get_if<StopRequested>(&event)) {
-        const std::uint32_t attempt = state.at(stop->task).attempt;
+        const AttemptNumber attempt = state.at(stop->task).attempt;
         ends_.push({record_.wall_ns, ++number_, stop->task, attempt, Past::kNone, EndingKind::kStop});
       }
     }
@@ -198,22 +199,27 @@ class OtherCourse {
   void report(const Ending& ending) {
     const Task* task = brain_.state().find(ending.task);
     if (task == nullptr || task->attempt != ending.attempt) return;  // It was taken back meanwhile.
-    Result<void> told;
+    ReportEnded report{ending.task, ending.attempt, {}};
     if (ending.kind == EndingKind::kStop) {
       if (!task->stopping) return;
-      told = execute(ReportStopped{ending.task, ending.attempt}, ending.ns);
+      report.outcome.end = AttemptEnd::kCancelled;
     } else if (ending.end == Past::kNone) {
-      told = execute(ReportSucceeded{ending.task, ending.attempt, "null"}, ending.ns);
+      report.outcome.end = AttemptEnd::kSucceeded;
     } else {
       const Past::End& end = past_.ends_[ending.end];
-      const std::string& text = past_.texts_[end.text];
+      report.outcome.end = end.end;
+      report.outcome.failure = end.failure;
+      report.outcome.final = end.final;
+      report.outcome.result = past_.texts_[end.result];
+      report.outcome.message = past_.texts_[end.message];
       if (end.checkpoint != 0) {
         static_cast<void>(
             execute(ReportCheckpoint{ending.task, ending.attempt, past_.texts_[end.checkpoint]}, ending.ns));
       }
-      told = end.succeeded ? execute(ReportSucceeded{ending.task, ending.attempt, text}, ending.ns)
-                           : execute(ReportFailed{ending.task, ending.attempt, end.kind, text, end.final}, ending.ns);
-      if (told.ok() && record_.index > 0) cursor(ending.task) = end.next;
+    }
+    const Result<void> told = execute(std::move(report), ending.ns);
+    if (ending.end != Past::kNone && told.ok() && record_.index > 0) {
+      cursor(ending.task) = past_.ends_[ending.end].next;
     }
     if (told.ok() && record_.index > 0) ++moved_;
   }
@@ -272,7 +278,7 @@ class OtherCourse {
 
   std::int64_t mean_of(TaskId id) const {
     const Workflow& workflow = brain_.state().at(id.workflow());
-    const auto found = past_.means_.find(workflow.template_of(workflow.tasks[id.index()]).type);
+    const auto found = past_.means_.find(workflow.template_of(workflow.tasks[id.index()]).spec.type);
     const Past::Mean& mean = found == past_.means_.end() ? past_.mean_ : found->second;
     return mean.count == 0 ? 0 : mean.sum_ns / mean.count;
   }

@@ -30,9 +30,9 @@
 
 #include "fleet/command.h"
 #include "fleet/figures.h"
-#include "fleet/ids.h"
 #include "fleet/record.h"
 #include "fleet/state.h"
+#include "rota/model/ids.h"
 #include "rota/result.h"
 
 namespace rota::fleet {
@@ -57,11 +57,12 @@ class Past {
   // How one attempt ended.
   struct End {
     std::int64_t took_ns = 0;
-    std::uint32_t text = 0;        // In texts_: its result, or its message.
+    std::uint32_t result = 0;      // In texts_.
+    std::uint32_t message = 0;     // In texts_.
     std::uint32_t checkpoint = 0;  // In texts_; 0: none.
     std::uint32_t next = kNone;    // In ends_: the same task's next one.
-    FailureKind kind = FailureKind::kError;
-    bool succeeded = false;
+    AttemptEnd end = AttemptEnd::kFailed;
+    FailureKind failure = FailureKind::kError;
     bool final = false;
   };
   struct TaskPast {

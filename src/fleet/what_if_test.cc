@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include "fleet/brain.h"
-#include "fleet/json.h"
 #include "fleet/random_fleet_test.h"
 #include "fleet/script_brain_test.h"
+#include "model/json.h"
 
 namespace rota::fleet {
 namespace {
@@ -156,7 +156,7 @@ TEST(WhatIf, ResultsAreKept) {
   const ScriptBrain script(R"(worker a cpu=1
 at 10s workflow w
   stage x
-  stage small needs=x if="${x.result.n} < 5" payload='{"n": "${x.result.n}"}'
+  stage small needs=x if="${x.result.n} < 5" inputs='{"n": "${x.result.n}"}'
   stage large needs=x if="${x.result.n} > 5"
 at 12s checkpoint wf-1.0 '{"step":1}'
 at 14s ok wf-1.0 result='{"n":3}'

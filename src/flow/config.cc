@@ -33,7 +33,7 @@ class ProcessLog final : public ILogger {
 
 constexpr std::uint64_t kUint32Max = 0xffffffffU;
 
-// The rows that hold a number stand in the order of apply().
+// The rows that hold a number are in the order of apply().
 constexpr std::array<EnvironmentRow, 8> kRows{{
     {"STV_SCHEDULER", "threadpool (default) or simple", 0, 0},
     {"STV_SCHED_WORKERS", "threads of the pool; 0: one a core", 0, 1024},
@@ -85,8 +85,8 @@ std::span<const EnvironmentRow> environment_rows() { return kRows; }
 
 SchedulerConfig config_from_environment(SchedulerConfig config, ILogger& logger, const EnvironmentLookup& lookup) {
   const auto warn = [&](const EnvironmentRow& row, std::string_view text, const std::string& right) {
-    logger.log(ILogger::Level::kWarning, std::string(row.name) + "='" + std::string(text) +
-                                             "' is not understood; give " + right + ". It is ignored.");
+    logger.log(ILogger::Level::kWarning, std::string(row.name) + "='" + std::string(text) + "' is not valid; give " +
+                                             right + ". The value is ignored.");
   };
   for (std::size_t i = 0; i < kRows.size(); ++i) {
     const EnvironmentRow& row = kRows[i];
@@ -117,7 +117,8 @@ SchedulerConfig config_from_environment(SchedulerConfig config, ILogger& logger,
 Result<SchedulerConfig> SchedulerConfig::checked() const {
   SchedulerConfig full = *this;
   if (workers > 1024) {
-    return Error{ErrorCode::kInvalidArgument, std::to_string(workers) + " workers are too many; at most 1024"};
+    return Error{ErrorCode::kInvalidArgument,
+                 std::to_string(workers) + " workers are too many; at most 1024 are allowed"};
   }
   if (full.workers == 0) full.workers = std::max(1U, std::thread::hardware_concurrency());
   if (full.budget.cpu_slots_hard == 0) full.budget.cpu_slots_hard = full.workers;
@@ -128,7 +129,7 @@ Result<SchedulerConfig> SchedulerConfig::checked() const {
   }
   if (trace_slices > (1U << 24)) {
     return Error{ErrorCode::kInvalidArgument,
-                 std::to_string(trace_slices) + " trace slices are too many; at most 2^24"};
+                 std::to_string(trace_slices) + " trace slices are too many; at most 2^24 are allowed"};
   }
   return full;
 }

@@ -74,7 +74,8 @@ TEST(Environment, AnInvalidValueWarnsAndFallsBack) {
   EXPECT_THAT(log.lines, SizeIs(2));
 }
 
-// G-1: STV_SCHEDULER chooses the implementation: only the simple one runs stages one at a time whatever the slots.
+// G-1: STV_SCHEDULER chooses the implementation: only the simple one runs stages one at a time with any number of
+// slots.
 TEST(Environment, ChoosesTheScheduler) {
   for (const char* kind : {"simple", "threadpool"}) {
     ASSERT_EQ(setenv("STV_SCHEDULER", kind, 1), 0);
@@ -91,7 +92,7 @@ TEST(Environment, ChoosesTheScheduler) {
   }
 }
 
-// What only the logger hears of: each factory uses the one that it is given.
+// Warnings that only the logger receives: each factory uses the given logger.
 TEST(Logger, HearsOfObserversThatThrowAndOfTasksThatDoNotPause) {
   for (const bool simple : {true, false}) {
     auto log = std::make_shared<Lines>();
@@ -121,7 +122,7 @@ TEST(Logger, HearsOfObserversThatThrowAndOfTasksThatDoNotPause) {
     }
     ASSERT_THAT(log->lines, SizeIs(2));
     EXPECT_THAT(log->lines[0], HasSubstr("an observer threw at an event of task 'a': no thanks"));
-    EXPECT_THAT(log->lines[1], HasSubstr("'deaf' came to no checkpoint within 1 ms"));
+    EXPECT_THAT(log->lines[1], HasSubstr("'deaf' reached no checkpoint within 1 ms"));
   }
 }
 
@@ -133,7 +134,7 @@ TEST(Logger, HearsOfWorkersThatTheRuntimeHasNot) {
   EXPECT_THAT(log->lines, SizeIs(0));
   ASSERT_TRUE(create_thread_pool_scheduler({.workers = 5}, log, runtime).ok());
   ASSERT_THAT(log->lines, SizeIs(1));
-  EXPECT_THAT(log->lines[0], HasSubstr("5 workers were asked for, but the runtime has 2"));
+  EXPECT_THAT(log->lines[0], HasSubstr("5 workers were requested, but the given runtime has 2"));
 }
 
 TEST(SchedulerConfig, RefusesWhatMakesNoSense) {

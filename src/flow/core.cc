@@ -18,17 +18,21 @@ Core::Core(const SchedulerConfig& config, std::uint64_t max_running, std::shared
       roster_({.budget = config.budget, .aging = config.aging, .pause = config.pause}),
       slices_(config.trace_slices) {}
 
+namespace {
+constexpr const char* kWaitsFor = "a task of a scheduler";
+}  // namespace
+
 // ------------------------------------------------------------------------------------------------- collect and perform
 void Core::note_end(Entry& e, Effects& effects) {
-  std::move(e.waiters.begin(), e.waiters.end(), std::back_inserter(effects.gates));
+  std::move(e.waiters.begin(), e.waiters.end(), std::back_inserter(effects.batons));
   e.waiters.clear();
 }
 
 namespace {
-void open_pause(Entry& e, const std::optional<TaskError>& outcome, std::vector<std::shared_ptr<Gate>>& gates) {
+void open_pause(Entry& e, const std::optional<TaskError>& outcome, std::vector<std::shared_ptr<fiber::Baton>>& batons) {
   for (const std::shared_ptr<PauseWaiter>& waiter : e.pause_waiters) {
     waiter->outcome = outcome;
-    gates.emplace_back(waiter, &waiter->gate);
+    batons.emplace_back(waiter, &waiter->baton);
   }
   e.pause_waiters.clear();
 }
@@ -53,7 +57,7 @@ void Core::note_changes(Moment now, Effects& effects) {
         e.running_since = now;
         break;
       case TaskState::kPaused:
-        open_pause(e, std::nullopt, effects.gates);
+        open_pause(e, std::nullopt, effects.batons);
         break;
       case TaskState::kSucceeded:
       case TaskState::kFailed:
@@ -64,9 +68,9 @@ void Core::note_changes(Moment now, Effects& effects) {
                    change.to == TaskState::kCancelled
                        ? e.error
                        : TaskError{ErrorCode::kFailedPrecondition,
-                                   "'" + e.descriptor.task_id + "' ended before it came to a checkpoint"},
-                   effects.gates);
-        // Not for a failure that is retried at once: that one is not terminal when the changes are read.
+                                   "'" + e.descriptor.task_id + "' ended before it reached a checkpoint"},
+                   effects.batons);
+        // Not for a failure that is retried at once: its task is not terminal when the changes are read.
         if (graph::is_terminal(roster_.state(change.task))) note_end(e, effects);
         break;
       default:
@@ -83,35 +87,35 @@ void Core::note_changes(Moment now, Effects& effects) {
   }
   for (const TaskRef ref : roster_.stops()) {
     Entry& e = entry(ref);
-    e.attention.store(true, std::memory_order_relaxed);  // Its reader then takes the lock.
+    e.attention.store(true, std::memory_order_relaxed);  // A reader that sees it takes the lock.
     e.told_to_stop = true;
     e.stoppers += 1;
     effects.stops.push_back({&e, e.scope, e.token});
-    if (e.parked != nullptr) effects.gates.push_back(std::exchange(e.parked, nullptr));
+    if (e.parked != nullptr) effects.batons.push_back(std::exchange(e.parked, nullptr));
     const TaskError why = cancel_error(e);
     if (roster_.cause(ref) == graph::CancelCause::kPauseTimeout) effects.warnings.push_back(why.message);
-    open_pause(e, why, effects.gates);
+    open_pause(e, why, effects.batons);
   }
   roster_.clear_effects();
 }
 
 void Core::collect(Moment now, Effects& effects) {
-  roster_.advance(now);  // Whoever comes by looks at the clock: a pool that is busy throughout has nobody else.
+  roster_.advance(now);  // Every caller checks the clock, because in a pool that is always busy nobody else does.
   note_changes(now, effects);
   while (roster_.order().held().tasks < max_running_) {
     const Roster::Picked picked = roster_.pick(now);
     if (!picked) break;
     Entry& e = entry(picked.task);
     note_changes(now, effects);
-    if (picked.goes_on) {
-      effects.gates.push_back(std::exchange(e.parked, nullptr));
+    if (picked.resumes) {
+      effects.batons.push_back(std::exchange(e.parked, nullptr));
     } else {
       e.started = now;
       effects.starts.push_back(&e);
     }
   }
   if (roster_.live() == 0) {
-    std::move(idle_waiters_.begin(), idle_waiters_.end(), std::back_inserter(effects.gates));
+    std::move(idle_waiters_.begin(), idle_waiters_.end(), std::back_inserter(effects.batons));
     idle_waiters_.clear();
   }
   if (const Moment due = roster_.next_due(); due != Moment::never() && (armed_.empty() || due < *armed_.begin())) {
@@ -126,14 +130,14 @@ void Core::perform(Effects& effects) {
   for (Stop& stop : effects.stops) {
     if (stop.token) stop.token->cancel();
     if (stop.scope != nullptr) stop.scope->cancel();
-    std::shared_ptr<Gate> last;
+    std::shared_ptr<fiber::Baton> last;
     {
       sync::MutexLock lock(mutex_);
       if (--stop.entry->stoppers == 0) last = std::exchange(stop.entry->stopped, nullptr);
     }
-    if (last != nullptr) last->open();
+    if (last != nullptr) last->post();
   }
-  for (const std::shared_ptr<Gate>& gate : effects.gates) gate->open();
+  for (const std::shared_ptr<fiber::Baton>& baton : effects.batons) baton->post();
   for (const std::string& warning : effects.warnings) log(ILogger::Level::kWarning, warning);
   if (observer_) deliver();
 }
@@ -141,7 +145,7 @@ void Core::perform(Effects& effects) {
 void Core::log(ILogger::Level level, std::string_view message) const {
   try {
     logger_->log(level, message);
-  } catch (...) {  // Whoever comes by here is not the one to tell that the logger does not work.
+  } catch (...) {  // The caller cannot do anything about a broken logger.
   }
 }
 
@@ -154,11 +158,11 @@ std::string observer_threw(const TaskEvent& event, std::string_view what) {
 
 void Core::deliver() {
   std::deque<TaskEvent> batch;
-  std::vector<std::shared_ptr<Gate>> flushed;
+  std::vector<std::shared_ptr<fiber::Baton>> flushed;
   for (bool first = true;; first = false) {
     {
       sync::MutexLock lock(mutex_);
-      if (first && delivering_) return;  // Whoever is at it takes these, too.
+      if (first && delivering_) return;  // The thread that delivers takes these events as well.
       delivering_ = !events_.empty();
       batch = std::exchange(events_, {});
       if (!delivering_) flushed = std::exchange(flush_waiters_, {});
@@ -166,26 +170,26 @@ void Core::deliver() {
     for (const TaskEvent& event : batch) {
       try {
         observer_(event);
-      } catch (const std::exception& error) {  // The next event is delivered all the same.
+      } catch (const std::exception& error) {  // The next event is delivered anyway.
         log(ILogger::Level::kError, observer_threw(event, error.what()));
       } catch (...) {
-        log(ILogger::Level::kError, observer_threw(event, "something that is no std::exception"));
+        log(ILogger::Level::kError, observer_threw(event, "an object that is not a std::exception"));
       }
     }
     if (batch.empty()) break;
   }
-  for (const std::shared_ptr<Gate>& gate : flushed) gate->open();
+  for (const std::shared_ptr<fiber::Baton>& baton : flushed) baton->post();
 }
 
 void Core::flush_events() {
   deliver();
-  std::shared_ptr<Gate> gate;
+  std::shared_ptr<fiber::Baton> baton;
   {
     sync::MutexLock lock(mutex_);
     if (!delivering_) return;
-    gate = flush_waiters_.emplace_back(std::make_shared<Gate>());
+    baton = flush_waiters_.emplace_back(std::make_shared<fiber::Baton>());
   }
-  if (!gate->wait()) throw fiber::Cancelled(fiber::CancelReason::kParent);
+  if (!baton->wait("the observer")) throw fiber::Cancelled(fiber::CancelReason::kParent);
 }
 
 // ------------------------------------------------------------------------------------------------------------ commands
@@ -247,16 +251,17 @@ Result<void> Core::pause(std::string_view id) {
     ROTA_TRY_ASSIGN(const Roster::Pausing pausing, roster_.pause(ref, now));
     if (pausing == Roster::Pausing::kPending) {
       Entry& e = entry(ref);
-      e.attention.store(true, std::memory_order_relaxed);  // Its reader then takes the lock.
+      e.attention.store(true, std::memory_order_relaxed);  // A reader that sees it takes the lock.
       waiter = e.pause_waiters.emplace_back(std::make_shared<PauseWaiter>());
     }
     collect(now, effects);
   }
   perform(effects);
   if (waiter == nullptr) return {};
-  // A thread outside watches the clock itself: the executor's may all be busy with stages that never look up.
-  while (!waiter->gate.wait_outside(std::chrono::milliseconds(config_.pause.timeout_ms))) look_at_clock();
-  if (!waiter->gate.wait()) {
+  // A plain thread checks the clock itself: the executor's threads may all be busy with stages that never yield.
+  const auto limit = std::chrono::milliseconds(config_.pause.timeout_ms);
+  while (!fiber::in_task() && waiter->baton.wait_for(limit, kWaitsFor) == fiber::Baton::End::kTimeout) look_at_clock();
+  if (!waiter->baton.wait(kWaitsFor)) {
     return Error{ErrorCode::kCancelled, "the caller was cancelled while it waited for the pause"};
   }
   if (waiter->outcome) return *waiter->outcome;
@@ -271,8 +276,8 @@ Result<void> Core::resume(std::string_view id) {
     const Moment now = executor_->now();
     ROTA_TRY(roster_.resume(ref, now));
     open_pause(entry(ref),
-               TaskError{ErrorCode::kConflict, "'" + std::string(id) + "' was resumed before it had paused"},
-               effects.gates);
+               TaskError{ErrorCode::kConflict, "'" + std::string(id) + "' was resumed before it was paused"},
+               effects.batons);
     collect(now, effects);
   }
   perform(effects);
@@ -323,7 +328,7 @@ void Core::look_at_clock() {
 }
 
 Result<void> Core::wait(std::string_view id) {
-  std::shared_ptr<Gate> gate;
+  std::shared_ptr<fiber::Baton> baton;
   Entry* e = nullptr;
   for (;;) {
     {
@@ -334,21 +339,23 @@ Result<void> Core::wait(std::string_view id) {
         if (state == TaskState::kSucceeded) return {};
         return *e->error;
       }
-      gate = e->waiters.emplace_back(std::make_shared<Gate>());
+      baton = e->waiters.emplace_back(std::make_shared<fiber::Baton>());
     }
-    if (!gate->wait()) return Error{ErrorCode::kCancelled, "the caller was cancelled while it waited for a task"};
+    if (!baton->wait(kWaitsFor)) {
+      return Error{ErrorCode::kCancelled, "the caller was cancelled while it waited for a task"};
+    }
   }
 }
 
 void Core::wait_all() {
   for (;;) {
-    std::shared_ptr<Gate> gate;
+    std::shared_ptr<fiber::Baton> baton;
     {
       sync::MutexLock lock(mutex_);
       if (roster_.live() == 0) return;
-      gate = idle_waiters_.emplace_back(std::make_shared<Gate>());
+      baton = idle_waiters_.emplace_back(std::make_shared<fiber::Baton>());
     }
-    if (!gate->wait()) throw fiber::Cancelled(fiber::CancelReason::kParent);
+    if (!baton->wait("the tasks of a scheduler")) throw fiber::Cancelled(fiber::CancelReason::kParent);
   }
 }
 
@@ -377,7 +384,7 @@ void Core::close() {
     collect(now, effects);
   }
   perform(effects);
-  // Even if the caller is being cancelled: what runs must end before it is gone.
+  // Even if the caller is being cancelled: the running tasks must end before the scheduler is destroyed.
   for (;;) {
     try {
       wait_all();
@@ -390,7 +397,7 @@ void Core::close() {
 }
 
 // ------------------------------------------------------------------------------------------------------------- running
-// Runs the task, and then others while that is right.
+// Runs the task, and then further ones as long as the executor allows it.
 void Core::run(Entry& first) {
   Entry* next = &first;
   for (int n = 1; next != nullptr; ++n) next = run_one(*next, n < kChain && executor_->may_chain());
@@ -407,7 +414,7 @@ Result<void> Core::call_stage(Entry& e, StageContext& context) {
   } catch (const std::exception& error) {
     return failed(error.what());
   } catch (...) {
-    return failed("something that is no std::exception");
+    return failed("an object that is not a std::exception");
   }
 }
 
@@ -418,13 +425,13 @@ Entry* Core::run_one(Entry& e, bool may_go_on) {
   {
     sync::MutexLock lock(mutex_);
     attempt = roster_.attempts(e.ref);
-    stop = roster_.is_stopping(e.ref);  // Cancelled between the choice and the start.
+    stop = roster_.is_stopping(e.ref);  // Cancelled after it was chosen and before it started.
     e.worker = executor_->worker();
     if (slices_.on()) e.slice_from = executor_->now();
     e.progress = 0;
     e.note.clear();
     e.attention.store(stop || roster_.pause_pending(e.ref), std::memory_order_relaxed);
-    // The latest edge comes first: of equal names the later dependency's counts.
+    // The latest edge comes first, so for equal names the later dependency wins.
     for (const TaskRef parent : roster_.dag().parents(e.ref)) {
       if (entry(parent).outputs != nullptr) given.push_back(entry(parent).outputs);
     }
@@ -463,7 +470,7 @@ void Core::enter(Entry& e, fiber::Nursery* scope) {
   {
     sync::MutexLock lock(mutex_);
     e.scope = scope;
-    stop = e.told_to_stop;  // It was told before there was a scope to cancel.
+    stop = e.told_to_stop;  // It was told to stop before there was a scope to cancel.
   }
   if (stop) scope->cancel();
 }
@@ -471,15 +478,15 @@ void Core::enter(Entry& e, fiber::Nursery* scope) {
 // After this nobody touches the scope.
 void Core::leave(Entry& e) {
   for (;;) {
-    std::shared_ptr<Gate> gate;
+    std::shared_ptr<fiber::Baton> baton;
     {
       sync::MutexLock lock(mutex_);
       e.scope = nullptr;
       if (e.stoppers == 0) return;
-      if (e.stopped == nullptr) e.stopped = std::make_shared<Gate>();
-      gate = e.stopped;
+      if (e.stopped == nullptr) e.stopped = std::make_shared<fiber::Baton>();
+      baton = e.stopped;
     }
-    if (!gate->wait()) fiber::yield();  // Cancelled, as the stopper wants; it is about to be done.
+    baton->wait_uncancellable("the cancellation of a stage");
   }
 }
 
@@ -504,28 +511,28 @@ void Core::progress(Entry& e, double fraction, std::string_view note) {
 void Core::checkpoint(Entry& e) {
   while (e.attention.load(std::memory_order_relaxed)) {  // Partner: the lock below.
     Effects effects;
-    std::shared_ptr<Gate> gate;
+    std::shared_ptr<fiber::Baton> baton;
     Roster::Checkpoint answer{};
     {
       sync::MutexLock lock(mutex_);
       answer = roster_.checkpoint(e.ref);
       if (answer != Roster::Checkpoint::kStop) e.attention.store(false, std::memory_order_relaxed);
       if (answer == Roster::Checkpoint::kPark) {
-        gate = e.parked = std::make_shared<Gate>();
+        baton = e.parked = std::make_shared<fiber::Baton>();
         collect(executor_->now(), effects);
       }
     }
-    if (answer == Roster::Checkpoint::kGoOn) return;
+    if (answer == Roster::Checkpoint::kContinue) return;
     if (answer == Roster::Checkpoint::kStop) throw fiber::Cancelled(fiber::CancelReason::kExplicit);
     executor_->will_park();
     perform(effects);
-    // It goes on, or is to stop, or is to pause again: the next round says which.
-    if (!gate->wait()) interrupted(e);
+    // The next round finds out whether it continues, stops or pauses again.
+    if (!baton->wait("the end of a pause")) interrupted(e);
     if (config_.trace_slices > 0) went_on(e);
   }
 }
 
-// A body that was parked runs again, perhaps on another thread: that is a slice of its own.
+// A parked body runs again, perhaps on another thread, which starts a new slice.
 void Core::went_on(Entry& e) {
   sync::MutexLock lock(mutex_);
   if (roster_.state(e.ref) != TaskState::kRunning) return;
@@ -533,7 +540,7 @@ void Core::went_on(Entry& e) {
   e.slice_from = executor_->now();
 }
 
-// The runtime around a parked stage was cancelled: that is a cancel of the task.
+// The runtime around a parked stage was cancelled, which cancels the task.
 void Core::interrupted(Entry& e) {
   Effects effects;
   {

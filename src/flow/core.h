@@ -1,19 +1,19 @@
-// Core: what both schedulers are made of. A graph::Roster decides under one lock; this runs what it decides.
+// Core: the common part of both schedulers. A graph::Roster decides under one lock; the core carries its decisions out.
 //
-// Every command and report goes the same way: take the lock, tell the roster, collect() what came of it, release the
-// lock, perform() it. Nothing of a user's is ever called under the lock.
+// Every command and report takes the same path: take the lock, tell the roster, collect() the effects, release the
+// lock, perform() them. User code is never called under the lock.
 //
 //   collect()   Reads the roster's changes (times, events, who waits) and stops, then picks tasks while some may start.
-//   perform()   Starts the picked, lets the parked go on, tells the stopping, opens the gates of those who wait, and
+//   perform()   Starts the picked tasks, resumes parked ones, tells bodies to stop, posts the batons of waiters, and
 //               delivers events and warnings.
 //
-// An Executor says where stages run. It knows nothing of states.
+// An Executor decides where stages run. It does not know the tasks' states.
 //
-// Lifetimes. An Entry is never moved or freed while the core lives. A stage that is told to stop is told outside the
-// lock; `stoppers` counts those who do so, and the stage's runner leaves the entry's scope only when it is 0.
+// Lifetimes: an Entry is never moved or freed while the core lives. A stage is told to stop outside the lock;
+// `stoppers` counts the threads that are doing so, and the stage's runner leaves the entry's scope only when it is 0.
 //
-// Events are queued under the lock and delivered by whoever finds nobody delivering, so that an observer sees them one
-// by one and in order. The queue is bounded by what the commands since the last delivery changed.
+// Events are queued under the lock. A thread that finds no other thread delivering delivers them, so an observer sees
+// them one at a time and in order. The queue is bounded by the changes that commands made since the last delivery.
 //
 // Thread safety: every public function may be called from any thread.
 #pragma once
@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "base/sync.h"
-#include "flow/gate.h"
+#include "fiber/baton.h"
 #include "flow/slices.h"
 #include "rota/fiber/nursery.h"
 #include "rota/flow/scheduler.h"
@@ -39,34 +39,34 @@ using graph::Moment;
 using graph::Roster;
 using graph::TaskRef;
 
-// One who waits for a pause to come about, and what he is told: nothing, if it did.
+// A caller that waits until a task is paused, and the error that it gets; none if the task was paused.
 struct PauseWaiter {
-  Gate gate;
-  std::optional<TaskError> outcome;  // Written before the gate is opened.
+  fiber::Baton baton;
+  std::optional<TaskError> outcome;  // Written before the baton is posted.
 };
 
 struct Entry {
   TaskRef ref;
   TaskDescriptor descriptor;
   Stage stage;
-  // Everything below under the core's lock, unless said otherwise.
+  // Everything below is under the core's lock, unless noted.
   std::shared_ptr<const Values> outputs;
   std::optional<TaskError> error;
-  std::vector<std::shared_ptr<Gate>> waiters;  // For the end.
+  std::vector<std::shared_ptr<fiber::Baton>> waiters;  // Callers that wait for the task's end.
   std::vector<std::shared_ptr<PauseWaiter>> pause_waiters;
-  std::shared_ptr<Gate> parked;     // Of a body that stands at a checkpoint.
-  fiber::Nursery* scope = nullptr;  // Around the body, in a runtime.
+  std::shared_ptr<fiber::Baton> parked;  // Wakes a body that is parked at a checkpoint.
+  fiber::Nursery* scope = nullptr;       // Around the body, in a runtime.
   std::uint32_t stoppers = 0;
-  std::shared_ptr<Gate> stopped;            // Opened by the last stopper.
-  std::optional<fiber::CancelToken> token;  // Made when asked for.
+  std::shared_ptr<fiber::Baton> stopped;    // Posted by the last stopper.
+  std::optional<fiber::CancelToken> token;  // Created on demand.
   bool told_to_stop = false;
-  sync::Atomic<bool> attention{false};  // The next checkpoint must take the lock. Any thread reads it.
+  sync::Atomic<bool> attention{false};  // The next checkpoint must take the lock. Read by any thread.
   double progress = 0;
   std::string note;
   Moment submitted{}, ready{}, started{}, ended{}, ready_since{};
-  Moment running_since{};  // While it is Running.
+  Moment running_since{};  // Valid while it is Running.
   std::int64_t queue_wait_ns = 0, run_ns = 0;
-  std::optional<Moment> slice_from;  // While its body runs, and runs are recorded.
+  std::optional<Moment> slice_from;  // Set while its body runs, if runs are recorded.
   std::uint32_t worker = 0;
 };
 
@@ -76,28 +76,28 @@ class Executor {
  public:
   virtual ~Executor();
   [[nodiscard]] virtual Moment now() const = 0;
-  // Has core.run(entry) called soon, elsewhere.
+  // Arranges that core.run(entry) is called soon, on another stack or thread.
   virtual void start(Entry& entry) = 0;
-  // Calls `body` in the environment of a stage, and may set `entry.scope` meanwhile (by core.enter() and leave()).
+  // Calls `body` in the environment of a stage; may set `entry.scope` meanwhile (core.enter() and leave()).
   virtual Result<void> call(Core& core, Entry& entry, const std::function<Result<void>()>& body) = 0;
-  // The calling stage is about to wait for a long time: its thread is not to be counted on.
+  // The calling stage is about to wait for a long time, so its thread is not available for other stages.
   virtual void will_park() {}
-  // Has core.tick(due) called at `due`, or soon after; once for each call of this.
+  // Arranges that core.tick(due) is called at `due` or soon after, once per call.
   virtual void wake_at(Moment due) = 0;
-  // Whether a runner may go on with another task at once.
+  // Whether a runner may run another task at once.
   [[nodiscard]] virtual bool may_chain() const { return true; }
   [[nodiscard]] virtual std::uint32_t worker() const = 0;
-  // Ends everything it has going; afterwards nothing calls the core. Called when no task is live.
+  // Ends all activity; the executor does not call the core afterwards. Called when no task is live.
   virtual void shut_down() = 0;
 };
 
 class Core {
  public:
-  // `logger` is default_logger() if it is null.
+  // A null `logger` means default_logger().
   Core(const SchedulerConfig& config, std::uint64_t max_running, std::shared_ptr<ILogger> logger);
-  // The executor needs the core: it comes after. Before anything else.
+  // Must be called first. The executor is set here, because it needs the core.
   void set_executor(std::unique_ptr<Executor> executor) { executor_ = std::move(executor); }
-  // Cancels and waits for everything, then shuts the executor down.
+  // Cancels all tasks, waits for them, and shuts the executor down.
   void close();
 
   Result<void> submit_all(std::vector<IScheduler::Submission> tasks);
@@ -128,7 +128,7 @@ class Core {
   [[nodiscard]] fiber::CancelToken token(Entry& entry);
   [[nodiscard]] bool is_stopping(const Entry& entry) const;
 
-  static constexpr int kChain = 16;  // Tasks that a runner runs before it lets others have its thread.
+  static constexpr int kChain = 16;  // How many tasks a runner runs before it yields its thread.
 
  private:
   struct Stop {
@@ -139,7 +139,7 @@ class Core {
   struct Effects {
     std::vector<Entry*> starts;
     std::vector<Stop> stops;
-    std::vector<std::shared_ptr<Gate>> gates;
+    std::vector<std::shared_ptr<fiber::Baton>> batons;
     std::vector<std::string> warnings;
     Moment wake = Moment::never();
   };
@@ -170,15 +170,15 @@ class Core {
 
   mutable sync::Mutex mutex_;
   Roster roster_ ROTA_GUARDED_BY(mutex_);
-  std::deque<Entry> entries_ ROTA_GUARDED_BY(mutex_);  // By TaskRef. What it holds stays where it is.
+  std::deque<Entry> entries_ ROTA_GUARDED_BY(mutex_);  // Indexed by TaskRef; entries are never moved.
   SliceLog slices_ ROTA_GUARDED_BY(mutex_);
   std::deque<TaskEvent> events_ ROTA_GUARDED_BY(mutex_);
   bool delivering_ ROTA_GUARDED_BY(mutex_) = false;
-  std::vector<std::shared_ptr<Gate>> flush_waiters_ ROTA_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<fiber::Baton>> flush_waiters_ ROTA_GUARDED_BY(mutex_);
   bool closed_ ROTA_GUARDED_BY(mutex_) = false;
-  // When the executor will call tick(). Invariant: the first of it is no later than what the roster waits for.
+  // The times at which the executor will call tick(). Invariant: the first is not after the roster's next_due().
   std::set<Moment> armed_ ROTA_GUARDED_BY(mutex_);
-  std::vector<std::shared_ptr<Gate>> idle_waiters_ ROTA_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<fiber::Baton>> idle_waiters_ ROTA_GUARDED_BY(mutex_);
 };
 
 std::unique_ptr<IScheduler> make_scheduler(std::unique_ptr<Core> core);

@@ -1,4 +1,4 @@
-// What a scheduler tells about its tasks, and the interface around the core.
+// Queries about tasks, and the IScheduler interface around the core.
 #include <algorithm>
 
 #include "flow/core.h"
@@ -50,9 +50,9 @@ TaskError Core::cancel_error(const Entry& e) const {
           .with("root", root.descriptor.task_id);
     }
     case graph::CancelCause::kPauseTimeout:
-      return TaskError{ErrorCode::kTimeout, "'" + id + "' came to no checkpoint within " +
+      return TaskError{ErrorCode::kTimeout, "'" + id + "' reached no checkpoint within " +
                                                 std::to_string(config_.pause.timeout_ms) +
-                                                " ms after it was to be paused, and was cancelled"}
+                                                " ms after the pause was requested, and was cancelled"}
           .with("task", id)
           .with("cause", "pause timeout");
     default:
@@ -99,7 +99,7 @@ Result<std::shared_ptr<const Values>> Core::outputs(std::string_view id) const {
   if (roster_.state(ref) != TaskState::kSucceeded) {
     return Error{ErrorCode::kFailedPrecondition, "'" + std::string(id) + "' is " +
                                                      std::string(graph::to_string(roster_.state(ref))) +
-                                                     "; only what has succeeded has outputs"};
+                                                     "; only a task that succeeded has outputs"};
   }
   return entry(ref).outputs == nullptr ? kNothing : entry(ref).outputs;
 }
@@ -144,7 +144,7 @@ Result<void> Core::write_trace(std::ostream& out) const {
     sync::MutexLock lock(mutex_);
     if (!slices_.on()) {
       return Error{ErrorCode::kFailedPrecondition,
-                   "this scheduler records no trace; make it with SchedulerConfig::trace_slices > 0"};
+                   "this scheduler records no trace; create it with SchedulerConfig::trace_slices > 0"};
     }
     const Moment now = executor_->now();
     slices = slices_.slices();

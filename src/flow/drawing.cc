@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
-// Three digits after the point at most: a picture is looked at.
+// At most three decimals, which is enough for a reader.
 std::string time_text(std::int64_t ns) {
   struct Unit {
     std::int64_t ns;
@@ -34,7 +34,7 @@ std::string time_text(std::int64_t ns) {
   return std::to_string(ns) + " ns";
 }
 
-// The lines below the name: nothing without a run.
+// The lines below the name; empty without a run.
 std::string run_text(const Drawing::Task& task, std::string_view new_line) {
   std::string text;
   if (task.state && *task.state != graph::TaskState::kSucceeded) {
@@ -44,7 +44,7 @@ std::string run_text(const Drawing::Task& task, std::string_view new_line) {
   return text;
 }
 
-// Which tasks and edges are on the critical path: the task that follows each, or kNone.
+// Marks the tasks and edges on the critical path: for each task its successor on the path, or kNone.
 struct Marks {
   std::vector<char> on;
   std::vector<std::uint32_t> next;
@@ -71,9 +71,9 @@ std::vector<std::uint32_t> critical_path(const Drawing& drawing) {
   for (std::uint32_t& start : starts) sum = start += sum;
   for (std::size_t e = drawing.edges.size(); e-- > 0;) targets[--starts[drawing.edges[e].from]] = drawing.edges[e].to;
 
-  // In an order in which each comes after what it waits for: the longest chain that ends with it.
+  // In topological order: the longest chain that ends with each task.
   std::vector<std::uint32_t> order, before(count, kNone);
-  std::vector<std::int64_t> longest(count, -1);  // -1: nothing before it ran.
+  std::vector<std::int64_t> longest(count, -1);  // -1: no task on it ran.
   for (std::uint32_t i = 0; i < count; ++i) {
     if (waits[i] == 0) order.push_back(i);
   }
@@ -83,7 +83,7 @@ std::vector<std::uint32_t> critical_path(const Drawing& drawing) {
     const std::optional<std::int64_t>& run_ns = drawing.tasks[at].run_ns;
     if (run_ns) {
       longest[at] = std::max<std::int64_t>(longest[at], 0) + *run_ns;
-      // Not "longer": what follows in no time belongs to it, too.
+      // ">=": a successor that took no time belongs to the path as well.
       if (last == kNone || longest[at] >= longest[last]) last = at;
     }
     for (std::uint32_t e = starts[at]; e < starts[at + 1]; ++e) {

@@ -1,4 +1,4 @@
-// What a picture of a graph is made from, whoever ran it: names, edges, and what is known of a run.
+// The input of a picture of a graph, independent of who ran it: names, edges, and the times of a run.
 //
 // Thread safety: functions without state.
 #pragma once
@@ -15,9 +15,9 @@ namespace rota::flow::detail {
 struct Drawing {
   struct Task {
     std::string name;
-    // Of a run, if there was one.
+    // About a run, if there was one.
     std::optional<graph::TaskState> state{};
-    std::optional<std::int64_t> run_ns{};  // If it ran.
+    std::optional<std::int64_t> run_ns{};  // Set if the task ran.
   };
   struct Edge {
     std::uint32_t from, to;
@@ -26,8 +26,8 @@ struct Drawing {
   std::vector<Edge> edges;
 };
 
-// The chain whose run times have the longest sum, from its first task to its last. Empty if nothing ran. Of equal ones
-// the same each time. What is on a cycle, or behind one, is left out.
+// The chain of dependencies with the longest sum of run times, from first task to last. Empty if nothing ran.
+// Deterministic for ties. Tasks on a cycle, or behind one, are ignored.
 [[nodiscard]] std::vector<std::uint32_t> critical_path(const Drawing& drawing);
 [[nodiscard]] std::string graphviz(const Drawing& drawing);
 [[nodiscard]] std::string mermaid(const Drawing& drawing);

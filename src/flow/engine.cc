@@ -1,15 +1,15 @@
-// Workflows over a scheduler.
+// Workflows on top of a scheduler.
 //
-// A workflow is registered, with all its tasks alive, before they are submitted: no event can come too early. Events
-// come one by one and in order (IScheduler::observe), so that exactly one of them is the one that brings `live` to 0;
-// whoever delivers it reports the end. After that `reported` keeps it from happening again.
+// A workflow is registered, with all its tasks counted in `live`, before they are submitted, so no event can come too
+// early. Events arrive one at a time and in order (IScheduler::observe), so exactly one of them brings `live` to 0; the
+// thread that delivers it reports the end. `reported` prevents a second report.
 #include "rota/flow/engine.h"
 
 #include <algorithm>
 #include <map>
 
 #include "base/sync.h"
-#include "flow/gate.h"
+#include "fiber/baton.h"
 #include "rota/fiber/error.h"
 
 namespace rota::flow {
@@ -29,16 +29,16 @@ std::string_view to_string(WorkflowOutcome outcome) {
 namespace {
 
 struct Running {
-  std::vector<std::string> tasks;  // As the scheduler knows them.
+  std::vector<std::string> tasks;  // Their ids in the scheduler.
   std::map<std::string, std::size_t, std::less<>> index;
   std::vector<char> ended;
   std::vector<double> fraction;
   WorkflowEngine::OnEnd on_end;
   std::uint32_t live = 0, running = 0, failed = 0;
   std::string first_lost;  // The first task that failed or was cancelled.
-  bool reported = false;   // report is there, and never changes any more.
+  bool reported = false;   // `report` is set and does not change any more.
   WorkflowReport report;
-  std::vector<std::shared_ptr<detail::Gate>> waiters;
+  std::vector<std::shared_ptr<fiber::Baton>> waiters;
 };
 
 }  // namespace
@@ -50,7 +50,7 @@ struct WorkflowEngine::State {
   mutable sync::Mutex mutex;
   std::map<std::string, Running, std::less<>> workflows ROTA_GUARDED_BY(mutex);
   std::uint64_t next ROTA_GUARDED_BY(mutex) = 1;
-  std::unique_ptr<IScheduler> scheduler;  // Goes first: its last events come here.
+  std::unique_ptr<IScheduler> scheduler;  // Destroyed first, because its last events use the members above.
 
   void on_event(const TaskEvent& event);
   void report_end(const std::string& id, std::chrono::nanoseconds at);
@@ -77,7 +77,7 @@ void WorkflowEngine::State::on_event(const TaskEvent& event) {
   {
     sync::MutexLock lock(mutex);
     const auto at = workflows.find(id);
-    if (at == workflows.end()) return;  // A task that somebody submitted past the engine.
+    if (at == workflows.end()) return;  // A task that was submitted without the engine.
     Running& w = at->second;
     const auto task = w.index.find(event.task_id);
     if (task == w.index.end()) return;
@@ -105,7 +105,7 @@ void WorkflowEngine::State::on_event(const TaskEvent& event) {
   if (last) report_end(std::string(id), event.at);
 }
 
-// Only one event at a time is delivered, so that this runs once at a time.
+// Events are delivered one at a time, so this is never called concurrently.
 void WorkflowEngine::State::report_end(const std::string& id, std::chrono::nanoseconds at) {
   std::vector<std::string> tasks;
   std::string first_lost;
@@ -127,7 +127,7 @@ void WorkflowEngine::State::report_end(const std::string& id, std::chrono::nanos
   }
   report.started = report.tasks.front().submitted;
   report.ended = at;
-  std::vector<std::shared_ptr<detail::Gate>> waiters;
+  std::vector<std::shared_ptr<fiber::Baton>> waiters;
   OnEnd on_end;
   {
     sync::MutexLock lock(mutex);
@@ -139,14 +139,14 @@ void WorkflowEngine::State::report_end(const std::string& id, std::chrono::nanos
   if (on_end) {
     try {
       on_end(report);
-    } catch (...) {  // It has nobody to report to; those who wait are told all the same.
+    } catch (...) {  // There is nobody to report it to; waiting callers are woken anyway.
     }
   }
   {
     sync::MutexLock lock(mutex);
     waiters = std::exchange(workflows.find(id)->second.waiters, {});
   }
-  for (const std::shared_ptr<detail::Gate>& gate : waiters) gate->open();
+  for (const std::shared_ptr<fiber::Baton>& baton : waiters) baton->post();
 }
 
 WorkflowEngine::WorkflowEngine(std::unique_ptr<IScheduler> scheduler, OnProgress on_progress)
@@ -165,14 +165,14 @@ WorkflowEngine::~WorkflowEngine() {
   }
   for (const std::string& id : ids) (void)cancel(id);
   for (const std::string& id : ids) (void)wait(id);
-  // The scheduler is destroyed here, while what its observer uses is still there.
+  // The scheduler is destroyed here, while the members that its observer uses still exist.
   state_->scheduler.reset();
 }
 
 Result<std::string> WorkflowEngine::start_workflow(Workflow workflow, OnEnd on_end) {
   if (workflow.name.empty() || workflow.name.find('/') != std::string::npos) {
     return Error{ErrorCode::kInvalidArgument,
-                 "a workflow's name is not empty and has no '/'; '" + workflow.name + "' is"};
+                 "the workflow name '" + workflow.name + "' is not valid: it must not be empty or contain '/'"};
   }
   if (workflow.stages.empty()) {
     return Error{ErrorCode::kInvalidArgument, "the workflow '" + workflow.name + "' has no stages"};
@@ -223,11 +223,11 @@ Result<void> WorkflowEngine::pause(std::string_view workflow_id) {
       const TaskState state = *state_->scheduler->state(task);
       if (graph::is_terminal(state) || (state == TaskState::kRunning) != running) continue;
       Result<void> paused = state_->scheduler->pause(task);
-      // One that ended meanwhile needs no pause.
+      // A task that ended meanwhile needs no pause.
       if (!paused.ok() && paused.code() != ErrorCode::kFailedPrecondition && first.ok()) first = std::move(paused);
     }
   };
-  each(false);  // First what could start meanwhile.
+  each(false);  // First the tasks that could start meanwhile.
   each(true);
   each(false);
   return first;
@@ -257,7 +257,7 @@ Result<void> WorkflowEngine::cancel(std::string_view workflow_id) {
 
 Result<WorkflowReport> WorkflowEngine::wait(std::string_view workflow_id) {
   for (;;) {
-    std::shared_ptr<detail::Gate> gate;
+    std::shared_ptr<fiber::Baton> baton;
     {
       sync::MutexLock lock(state_->mutex);
       const auto at = state_->workflows.find(workflow_id);
@@ -265,9 +265,11 @@ Result<WorkflowReport> WorkflowEngine::wait(std::string_view workflow_id) {
         return Error{ErrorCode::kNotFound, "there is no workflow '" + std::string(workflow_id) + "'"};
       }
       if (at->second.reported) return at->second.report;
-      gate = at->second.waiters.emplace_back(std::make_shared<detail::Gate>());
+      baton = at->second.waiters.emplace_back(std::make_shared<fiber::Baton>());
     }
-    if (!gate->wait()) return Error{ErrorCode::kCancelled, "the caller was cancelled while it waited for a workflow"};
+    if (!baton->wait("a workflow")) {
+      return Error{ErrorCode::kCancelled, "the caller was cancelled while it waited for a workflow"};
+    }
   }
 }
 

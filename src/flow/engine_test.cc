@@ -1,4 +1,4 @@
-// Workflows: started as one, ended once (G-1, G-9).
+// Workflows: started as a whole, ended once (G-1, G-9).
 #include "rota/flow/engine.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ class EngineOn : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, EngineOn, testing::Values(0, 1),
                          [](const auto& kind) { return kind.param == 0 ? "Simple" : "Pool"; });
 
-// G-9: a workflow of instant stages reports its end once, in 10,000 runs, half of them from the callback's own view.
+// G-9: a workflow of instant stages reports its end once, in 10,000 runs; half of them count in the callback.
 TEST_P(EngineOn, InstantStagesReportTheirEndOnce) {
   WorkflowEngine engine(scheduler_of(GetParam()));
   const int runs = ROTA_TSAN || ROTA_ASAN ? 1000 : 10'000;
@@ -55,7 +55,7 @@ TEST_P(EngineOn, InstantStagesReportTheirEndOnce) {
   EXPECT_EQ(wrong, 0);
 }
 
-// G-1, G-2: the graph is refused as one, and nothing is reported for it; the corrected one runs.
+// G-1, G-2: a graph is refused as a whole, and nothing is reported for it; the corrected one runs.
 TEST_P(EngineOn, ARefusedWorkflowLeavesNothing) {
   WorkflowEngine engine(scheduler_of(GetParam()));
   std::atomic<int> ends{0};
@@ -76,7 +76,7 @@ TEST_P(EngineOn, ARefusedWorkflowLeavesNothing) {
   EXPECT_EQ(engine.wait("nobody").code(), ErrorCode::kNotFound);
 }
 
-// G-9: failure, cancel and retry: one end each, with the first error; two workflows do not touch each other.
+// G-9: failure, cancel and retry: one end each, with the first error; two workflows are independent.
 TEST_P(EngineOn, FailureAndCancelAreEnds) {
   std::atomic<int> ends{0};
   {
@@ -106,7 +106,7 @@ TEST_P(EngineOn, FailureAndCancelAreEnds) {
     EXPECT_THAT(report.error->message, HasSubstr("no ink"));
     EXPECT_EQ(report.tasks[1].state, TaskState::kCancelled);
     EXPECT_EQ(ends, 2);
-    // By hand, after the end: it fails again, and is not reported again.
+    // A retry by hand, after the end: it fails again, and is not reported again.
     ASSERT_TRUE(engine.scheduler().retry(*fails + "/a").ok());
     EXPECT_FALSE(engine.scheduler().wait(*fails + "/a").ok());
     engine.scheduler().flush_events();
@@ -131,7 +131,7 @@ TEST_P(EngineOn, FailureAndCancelAreEnds) {
   EXPECT_EQ(ends, 4);  // The engine's end is its end, too.
 }
 
-// Progress is the mean of the stages', and comes to 1.
+// Progress is the mean of the stages' progress, and reaches 1.
 TEST_P(EngineOn, ReportsProgress) {
   std::vector<double> fractions;
   std::atomic<std::uint32_t> ended{0};

@@ -21,7 +21,7 @@ Flow::~Flow() {
 
 void* Flow::allocate_slow(std::size_t bytes, std::size_t alignment) {
   const std::size_t size = std::max(kBlockBytes, bytes + alignment);
-  blocks_.emplace_back(new std::byte[size]);  // Not make_unique: that would clear it.
+  blocks_.emplace_back(new std::byte[size]);  // Not make_unique, which would clear it.
   free_ = reinterpret_cast<std::uintptr_t>(blocks_.back().get());
   end_ = free_ + size;
   return allocate(bytes, alignment);
@@ -50,13 +50,13 @@ Result<void> Flow::prepare() {
   starts_.assign(count + 1, 0);
   waits_.assign(count, 0);
   targets_.resize(edges_.size());
-  bool forward = true;  // Every edge leads to a task that was made later: then there is no cycle.
+  bool forward = true;  // If every edge leads to a task that was added later, there is no cycle.
   for (const Edge& edge : edges_) {
     starts_[edge.from] += 1;
     waits_[edge.to] += 1;
     forward &= edge.from < edge.to;
   }
-  // starts_[i] becomes where i's successors end; filling from the back brings it to where they begin.
+  // starts_[i] first holds the end of i's successors; filling from the back moves it to their beginning.
   std::uint32_t sum = 0;
   for (std::uint32_t& start : starts_) sum = start += sum;
   for (std::size_t e = edges_.size(); e-- > 0;) targets_[--starts_[edges_[e].from]] = edges_[e].to;
@@ -86,8 +86,8 @@ Result<void> Flow::check_acyclic() const {
   return cycle_error(waits);
 }
 
-// What still waits is on a cycle or behind one. Whatever waits has one that waits before it, so that going backwards
-// must come round.
+// The tasks that are left are on a cycle or behind one. Each of them has a predecessor that is left, too, so a walk
+// backwards must return.
 Error Flow::cycle_error(std::span<const std::uint32_t> waits) const {
   std::vector<std::uint32_t> before(nodes_.size(), 0);
   for (const Edge& edge : edges_) {
@@ -95,10 +95,10 @@ Error Flow::cycle_error(std::span<const std::uint32_t> waits) const {
   }
   std::uint32_t at = 0;
   while (waits[at] == 0) ++at;
-  for (std::size_t i = 0; i < nodes_.size(); ++i) at = before[at];  // Now it is on the cycle itself.
+  for (std::size_t i = 0; i < nodes_.size(); ++i) at = before[at];  // `at` is on the cycle itself now.
   std::vector<std::uint32_t> cycle{at};
   for (std::uint32_t i = before[at]; i != at; i = before[i]) cycle.push_back(i);
-  std::string text = "a cycle, in which nothing could ever start: ";
+  std::string text = "a dependency cycle, in which no task could ever start: ";
   constexpr std::size_t kShown = 16;
   for (std::size_t i = std::min(cycle.size(), kShown); i-- > 0;) text += "'" + label(cycle[i]) + "' -> ";
   if (cycle.size() > kShown) text += "... (" + std::to_string(cycle.size() - kShown) + " more) -> ";

@@ -1,18 +1,19 @@
 // Running a flow.
 //
-// Each task has a counter of predecessors that have not ended. Whoever brings it to 0 runs the task: the first such
-// successor in place, after its predecessor, on the same stack (a chain); the others through the worker's deque, where
-// they can be stolen, and from where they are run if this one blocks.
+// Each task has a counter of predecessors that have not ended. The thread that brings it to 0 runs the task: the first
+// such successor in place, on the same stack, after its predecessor (a chain); the others go to the thread worker's
+// deque, where they can be stolen, and from where they run if this one blocks.
 //
-// Those are children of a scope on the fiber that launched them. When its chain has ended, that fiber runs what is left
-// of them, newest first, while the scope stays open and they launch into it, too (Nursery::help). So one scope, and no
-// locked instruction for counting, is enough until something is stolen: a thief, on its own fiber, opens its own scope.
+// The tasks in the deque are children of a scope on the fiber that launched them. When its chain has ended, that fiber
+// runs its remaining children, newest first; the scope stays open and they launch into it as well (Nursery::help).
+// Therefore one scope, without a locked instruction for counting, is enough until a task is stolen: a thief opens its
+// own scope on its own fiber.
 //
 // A task that fails or is skipped marks its successors before it counts them down (release, by the counter; partner:
-// the acquire of whoever brings it to 0), so that whoever runs one knows.
+// the acquire of the thread that brings it to 0), so the thread that runs a successor sees the mark.
 //
-// With priorities or demands a ReadyOrder stands between "ready" and "run": under one lock a task that ended gives its
-// resources back, the ready ones go in, and whatever may start comes out.
+// With priorities or demands a ReadyOrder is placed between "ready" and "run": under one lock a task that ended returns
+// its resources, the tasks that became ready are pushed, and those that may start are picked.
 #include <algorithm>
 #include <exception>
 #include <memory>
@@ -39,7 +40,7 @@ class FlowRun {
     for (std::size_t i = 0; i < flow.nodes_.size(); ++i) counters_[i].store(flow.waits_[i], std::memory_order_relaxed);
   }
 
-  // Before run(), for a flow with priorities or demands.
+  // Called before run(), for a flow with priorities or demands.
   Result<void> set_order(std::uint32_t workers) {
     ResourceBudget budget = flow_.budget_;
     if (budget.cpu_slots_hard == 0) budget.cpu_slots_hard = workers;
@@ -81,10 +82,10 @@ class FlowRun {
 
  private:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
-  static constexpr int kChain = 256;  // Tasks that are run in place before the fiber lets others have the worker.
+  static constexpr int kChain = 256;  // How many tasks run in place before the fiber yields the thread worker.
 
-  // A task from the deque. On the fiber whose scope it was launched in, and while that is open, it runs in that scope;
-  // elsewhere in one of its own. (A scope lives until its children have ended: it can be looked at.)
+  // Runs a task from the deque. On the fiber in whose scope it was launched, and while that scope is open, it runs in
+  // that scope; elsewhere in a scope of its own. (A scope lives until its children have ended, so it can be inspected.)
   struct Start {
     FlowRun* run;
     fiber::Nursery* scope;
@@ -104,7 +105,7 @@ class FlowRun {
   void launch(fiber::Nursery& scope, std::uint32_t index) {
     try {
       scope.launch(Start{this, &scope, index});
-    } catch (const fiber::FiberError&) {  // Cancelled: what was not started is not run, and run() says so.
+    } catch (const fiber::FiberError&) {  // Cancelled: tasks that were not started do not run.
     }
   }
   void go(fiber::Nursery& scope, std::uint32_t index) {
@@ -117,7 +118,7 @@ class FlowRun {
     }
   }
 
-  // One predecessor of `index` less; true if it was the last. On a runtime with one worker all tasks run on one thread.
+  // Counts one predecessor of `index` down; true if it was the last. A runtime with one thread worker needs no atomics.
   template <bool kSolo>
   bool count_down(std::uint32_t index) {
     sync::Atomic<std::uint32_t>& counter = counters_[index];
@@ -126,7 +127,7 @@ class FlowRun {
       counter.store(left, std::memory_order_relaxed);
       return left == 0;
     } else {
-      // acq_rel: each predecessor releases what it did to whoever brings the counter to 0, and that one acquires it.
+      // acq_rel: each predecessor releases its effects to the thread that brings the counter to 0, which acquires them.
       return counter.fetch_sub(1, std::memory_order_acq_rel) == 1;
     }
   }
@@ -157,15 +158,15 @@ class FlowRun {
     }
   }
 
-  // False if it failed, or was not run because something before it was not.
+  // False if the task failed, or was skipped because a predecessor failed or was skipped.
   bool call(std::uint32_t index) {
-    if (any_lost_.load(std::memory_order_relaxed) && is_skipped(index)) [[unlikely]]  // Partner: see the top.
+    if (any_lost_.load(std::memory_order_relaxed) && is_skipped(index)) [[unlikely]]  // Partner: see the file comment.
       return false;
     if (recorded_ != nullptr) [[unlikely]]
       return call_recorded(index);
     return call_node(index);
   }
-  // Each task writes its own; run() has the nursery closed, and so all of them behind it, when it returns.
+  // Each task writes its own element; run() returns after the nursery has closed, which orders all of them before it.
   [[gnu::noinline]] bool call_recorded(std::uint32_t index) {
     Flow::Recorded& record = recorded_[index];
     record.worker = fiber::detail::current_worker()->index;
@@ -204,16 +205,16 @@ class FlowRun {
     } catch (const std::exception& thrown) {
       error.message = thrown.what();
     } catch (...) {
-      error.message = "it threw something that is no std::exception";
+      error.message = "it threw an object that is not a std::exception";
     }
     sync::MutexLock lock(mutex_);
     failed_ += 1;
     if (skip_.empty()) skip_.assign(flow_.nodes_.size(), 0);
-    any_lost_.store(true, std::memory_order_relaxed);  // Its reader then takes the lock.
+    any_lost_.store(true, std::memory_order_relaxed);  // A reader that sees it takes the lock.
     if (!error_) error_ = std::move(error).in(flow_.label(index)).with("task", flow_.label(index));
   }
 
-  // ---- with priorities or demands
+  // ---- With priorities or demands
   static Moment now() { return Moment{fiber::now().count()}; }
   void start_ordered(fiber::Nursery& scope) {
     std::vector<std::uint32_t> starts;
@@ -246,7 +247,7 @@ class FlowRun {
         if (next.is_none()) return;
         if (order_->size() > 0) {
           for (TaskRef more = order_->pick(time); !more.is_none(); more = order_->pick(time)) {
-            launch(scope, more.value() - 1);  // Neither waits nor calls anything of a user's.
+            launch(scope, more.value() - 1);  // Neither waits nor calls user code.
           }
         }
       }
@@ -259,15 +260,15 @@ class FlowRun {
 
   Flow& flow_;
   const bool solo_;
-  Flow::Recorded* recorded_ = nullptr;  // By task; null unless this run is recorded.
+  Flow::Recorded* recorded_ = nullptr;  // Per task; null unless this run is recorded.
   const std::unique_ptr<sync::Atomic<std::uint32_t>[]> counters_;
   sync::Atomic<bool> any_lost_{false};
   sync::Mutex mutex_;
-  std::vector<char> skip_;  // Under mutex_, and so are the next three until the nursery is closed.
+  std::vector<char> skip_;  // This and the next three are under mutex_ until the nursery is closed.
   std::uint64_t failed_ = 0, skipped_ = 0;
   std::optional<Error> error_;
   sync::Mutex order_mutex_;
-  std::unique_ptr<graph::ReadyOrder> order_;  // Under order_mutex_ once it runs.
+  std::unique_ptr<graph::ReadyOrder> order_;  // Under order_mutex_ once the flow runs.
 };
 
 }  // namespace detail
@@ -286,7 +287,7 @@ Result<void> Flow::run(fiber::Runtime& runtime) {
     if (record_) recorded_workers_ = workers;
     return run.run();
   };
-  const fiber::detail::Worker* worker = fiber::detail::current_worker();
+  const fiber::detail::ThreadWorker* worker = fiber::detail::current_worker();
   if (worker != nullptr && worker->runtime == runtime.core()) return body();
   return runtime.run(body);
 }

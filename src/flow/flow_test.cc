@@ -1,4 +1,4 @@
-// The friendly front: every task once, after what it waits for, with its values (G-3, G-6), on the fast path and in
+// Flow: every task runs once, after its predecessors, with their values (G-3, G-6), on the fast path and in the ready
 // order (G-4, G-5).
 #include "rota/flow/flow.h"
 
@@ -44,7 +44,7 @@ TEST(Flow, AnEmptyFlowEnds) {
   EXPECT_TRUE(flow.run().ok());
 }
 
-// G-2: a cycle is refused by name, and the flow can be corrected only by not making it: nothing has run.
+// G-2: a cycle is refused by name, and nothing has run.
 TEST(Flow, RefusesACycle) {
   Flow flow;
   bool ran = false;
@@ -62,7 +62,7 @@ TEST(Flow, RefusesACycle) {
   EXPECT_FALSE(ran);
 }
 
-// G-6: a task that throws fails alone with its descendants; the others run.
+// G-6: a task that throws fails only its descendants; the others run.
 TEST(Flow, AFailureReachesItsDescendantsOnly) {
   for (const bool ordered : {false, true}) {
     Flow flow;
@@ -87,8 +87,8 @@ TEST(Flow, AFailureReachesItsDescendantsOnly) {
   }
 }
 
-// Each task runs once, and sees that all before it have; on one and many workers, by the fast path and in order, in
-// deterministic mode too. Some tasks wait.
+// Each task runs once, after all its predecessors; on one and many workers, on the fast path and in the ready order,
+// and in deterministic mode. Some tasks wait.
 void run_random(std::uint64_t seed, fiber::Runtime& runtime, bool ordered) {
   Prng random(seed);
   Flow flow;
@@ -126,7 +126,7 @@ TEST(Flow, RunsEachTaskOnceAfterItsPredecessors) {
   }
 }
 
-// G-3: and in deterministic mode.
+// G-3: random graphs in deterministic mode.
 TEST(Flow, RunsInDeterministicMode) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     fiber::Config config;
@@ -156,7 +156,7 @@ TEST(Flow, ATaskMayWaitForItsSibling) {
   }
 }
 
-// G-4: one slot, so that the order of the ready tasks shows.
+// G-4: one slot, so that the order of the ready tasks is visible.
 TEST(Flow, PrioritiesOrderWhatIsReady) {
   Flow flow;
   std::vector<int> order;
@@ -170,7 +170,7 @@ TEST(Flow, PrioritiesOrderWhatIsReady) {
   EXPECT_THAT(order, ElementsAre(5, 5, 3, 2, 1));
 }
 
-// G-5: demands are kept to; one that could never be met is refused before anything runs.
+// G-5: demands are respected; a demand that could never be met is refused before anything runs.
 TEST(Flow, DemandsAreKeptTo) {
   fiber::Runtime runtime({.worker_count = 4});
   Flow flow;
@@ -239,7 +239,7 @@ TEST(Flow, DrawsItself) {
   EXPECT_EQ(flow.mermaid(), "flowchart LR\n  n0[\"say #quot;a#quot;\"]\n  n1[\"task 1\"]\n  n0 --> n1\n");
 }
 
-// A chain and a fan of many: nothing recurses, nothing is quadratic.
+// A long chain and a wide fan: nothing recurses, nothing is quadratic.
 TEST(Flow, LongChainsAndWideFans) {
   fiber::Runtime runtime({.worker_count = 2});
   Flow chain;

@@ -113,7 +113,7 @@ TEST(Picture, OfASchedulersRunInVirtualTime) {
   }
 }
 
-// What failed says so; what did not run has no time, and is not on the path.
+// A failed task is marked; a task that did not run has no time and is not on the path.
 TEST(Picture, OfAFailure) {
   fiber::Runtime runtime(virtual_time(1));
   Flow flow;
@@ -130,7 +130,7 @@ TEST(Picture, OfAFailure) {
   EXPECT_THAT(flow.mermaid(), HasSubstr("[\"behind<br/>Cancelled\"]\n"));
 }
 
-// The run time has all attempts in it, and not the time between them.
+// The run time includes all attempts, and not the time between them.
 TEST(Picture, RunTimeCountsEveryAttempt) {
   fiber::Runtime runtime(virtual_time(1));
   runtime.run([&] {
@@ -149,7 +149,7 @@ TEST(Picture, RunTimeCountsEveryAttempt) {
   });
 }
 
-// Against a dumb reference that walks every chain.
+// Against a simple reference that walks every chain.
 std::int64_t longest_from(const detail::Drawing& drawing, std::uint32_t at) {
   if (!drawing.tasks[at].run_ns) return -1;
   std::int64_t longest = 0;
@@ -168,7 +168,7 @@ TEST(Picture, CriticalPathIsTheLongestChain) {
       drawing.tasks.push_back({.name = std::to_string(i)});
       if (!random.chance(1, 6)) drawing.tasks[i].run_ns = static_cast<std::int64_t>(random.below(10));
     }
-    // Along a random order, so that edges lead backwards, too.
+    // In a random order, so that edges lead backwards, too.
     std::vector<std::uint32_t> order(count);
     for (std::uint32_t i = 0; i < count; ++i) order[i] = i;
     for (std::uint32_t i = count; i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
@@ -199,7 +199,7 @@ struct Read {
   std::uint64_t dropped = 0;
 };
 
-// Parses the file, and checks that no two slices of a track overlap, and that each is on a track that has a name.
+// Parses the file, and checks that no two slices of a track overlap, and that each track has a name.
 Read read(const std::string& text) {
   Read read;
   const json trace = json::parse(text);

@@ -20,7 +20,7 @@ struct ProgressDisplay::State {
   void show(const WorkflowProgress& progress) {
     const int percent = static_cast<int>(progress.fraction * 100);
     sync::MutexLock lock(mutex);
-    // On a terminal each percent and each change of what runs; elsewhere each tenth.
+    // On a terminal, for each percent and each change of the running tasks; elsewhere for each 10 %.
     const int key = terminal ? percent * 1000 + static_cast<int>(progress.running % 1000) : percent / 10;
     if (out == nullptr || key == shown) return;
     shown = key;

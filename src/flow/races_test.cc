@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kTasks = 8;
 
-// A stage with checkpoints, that sometimes fails, waits or spawns; drawn from a seed of its own.
+// A stage with checkpoints that sometimes fails, waits or spawns, drawn from its own seed.
 Stage random_stage(std::uint64_t seed, std::atomic<int>& inside) {
   return [seed, &inside](StageContext& context) {
     Prng random = Prng::stream(seed, context.attempt());
@@ -49,7 +49,7 @@ Stage random_stage(std::uint64_t seed, std::atomic<int>& inside) {
   };
 }
 
-// Who gives commands at random.
+// Gives commands at random.
 void command(IScheduler& scheduler, Prng& random) {
   const std::string id = std::to_string(random.below(kTasks));
   switch (random.below(8)) {
@@ -85,7 +85,7 @@ void submit_tasks(IScheduler& scheduler, Prng& random, std::atomic<int>& inside)
   }
 }
 
-// Lets everything that is paused go on until all is terminal.
+// Resumes every paused task until all are terminal.
 void finish(IScheduler& scheduler) {
   for (bool live = true; live;) {
     live = false;
@@ -98,8 +98,8 @@ void finish(IScheduler& scheduler) {
   }
 }
 
-// G-7: whatever the order of commands and ends, every change is legal, each task ends, and a terminal one has no body
-// running. An observer follows each task from change to change.
+// G-7: in any order of commands and ends every change is legal, each task ends, and a terminal task has no running
+// body. An observer follows each task from change to change.
 void one_history(IScheduler& scheduler, std::uint64_t seed) {
   Prng random(seed);
   std::atomic<int> inside{0};

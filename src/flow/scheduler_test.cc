@@ -1,4 +1,4 @@
-// The schedulers through their interface, each test on all of them (G-1 to G-10).
+// The schedulers through their interface; each test runs on all of them (G-1 to G-10).
 #include "rota/flow/scheduler.h"
 
 #include <gmock/gmock.h>
@@ -59,19 +59,19 @@ INSTANTIATE_TEST_SUITE_P(Kinds, SchedulerOn, testing::Values(0, 1, 2, 8, -1, -2)
 
 void nothing(StageContext& /*context*/) {}
 
-// Lets others run, and virtual time pass. A cancelled task cannot sleep.
+// Lets other tasks run, and virtual time pass. A cancelled task cannot sleep.
 void pause_a_moment() {
   if (!fiber::sleep_for(std::chrono::microseconds(100)).ok()) fiber::yield();
 }
 
-// Something a stage waits for, as a fiber or a thread, and anybody opens.
+// A flag that a stage waits for, as a fiber or a thread, and any thread sets.
 class Door {
  public:
   void open() { open_ = true; }
   void pass() const {
     while (!open_) pause_a_moment();
   }
-  // Through a checkpoint each time.
+  // Passes a checkpoint each time.
   void pass(StageContext& context) const {
     while (!open_) {
       context.checkpoint();
@@ -83,7 +83,7 @@ class Door {
   std::atomic<bool> open_{false};
 };
 
-// Waits until a task is in a state, however it gets there.
+// Waits until a task is in a state, by whatever path.
 void until(IScheduler& scheduler, std::string_view id, TaskState state) {
   while (*scheduler.state(id) != state) fiber::yield();
 }
@@ -127,7 +127,7 @@ TEST_P(SchedulerOn, RunsAGraphAndHandsValuesOn) {
   });
 }
 
-// G-2: each kind of refusal, without a trace; the corrected one under the same id succeeds.
+// G-2: each kind of refusal leaves no trace; the corrected submission under the same id succeeds.
 TEST_P(SchedulerOn, RefusesAndTakesTheCorrectedOne) {
   with({.budget = {.cpu_slots_hard = 2}}, [](IScheduler& scheduler) {
     ASSERT_TRUE(scheduler.submit({.task_id = "a"}, nothing).ok());
@@ -170,7 +170,7 @@ TEST_P(SchedulerOn, PausedWhileQueuedRunsAfterResume) {
   });
 }
 
-// G-4: with one slot, tasks run by priority, then in the order of their becoming ready.
+// G-4: with one slot, tasks run by priority, then in the order in which they became ready.
 TEST_P(SchedulerOn, RunsByPriority) {
   with({.budget = {.cpu_slots_hard = 1}}, [](IScheduler& scheduler) {
     Door door;
@@ -220,7 +220,7 @@ TEST_P(SchedulerOn, KeepsToItsBudget) {
   });
 }
 
-// G-6: a stage that throws fails alone with its descendants; the root cause is named; others go on.
+// G-6: a stage that throws fails only its descendants; the root cause is named; other tasks continue.
 TEST_P(SchedulerOn, AFailureReachesItsDescendantsOnly) {
   with([](IScheduler& scheduler) {
     ASSERT_TRUE(scheduler.submit({.task_id = "a"}, [](StageContext&) { throw std::runtime_error("no paper"); }).ok());
@@ -245,7 +245,7 @@ TEST_P(SchedulerOn, AFailureReachesItsDescendantsOnly) {
   });
 }
 
-// G-7: a running task pauses at its checkpoint and gives its worker and its slot to another; then it goes on.
+// G-7: a running task pauses at its checkpoint and gives its worker and its slot to another; then it continues.
 TEST_P(SchedulerOn, APausedTaskGivesItsWorkerAndSlotBack) {
   with({.budget = {.cpu_slots_hard = 1}}, [](IScheduler& scheduler) {
     Door door;
@@ -282,7 +282,7 @@ TEST_P(SchedulerOn, NoCheckpointInTimeIsATimeout) {
   });
 }
 
-// G-7: cancelling one of three siblings leaves the two; again it is ok; behind it all is cancelled.
+// G-7: cancelling one of three siblings leaves the others; cancelling again succeeds; its descendants are cancelled.
 TEST_P(SchedulerOn, CancelIsForOneTask) {
   with({.budget = {.cpu_slots_hard = 1}}, [](IScheduler& scheduler) {
     Door door;
@@ -303,7 +303,7 @@ TEST_P(SchedulerOn, CancelIsForOneTask) {
   });
 }
 
-// G-7: a running stage hears of its cancellation at its checkpoint and through its token; one that is paused unwinds.
+// G-7: a running stage learns of its cancellation at its checkpoint and by its token; a paused one unwinds.
 TEST_P(SchedulerOn, CancelReachesARunningAndAPausedStage) {
   with([](IScheduler& scheduler) {
     std::atomic<int> unwound{0};
@@ -347,7 +347,7 @@ TEST_P(SchedulerOn, CancelReachesARunningAndAPausedStage) {
   });
 }
 
-// G-7: what a stage of the pool waits for as a fiber is interrupted.
+// G-7: a wait of a stage's fiber in the pool is interrupted.
 TEST_P(SchedulerOn, CancelInterruptsAWaitingStage) {
   if (GetParam() == 0) GTEST_SKIP() << "a stage of the simple scheduler blocks its thread";
   with([](IScheduler& scheduler) {
@@ -362,7 +362,7 @@ TEST_P(SchedulerOn, CancelInterruptsAWaitingStage) {
     while (!started) fiber::yield();
     EXPECT_TRUE(scheduler.cancel("a").ok());
     EXPECT_EQ(scheduler.wait("a").code(), ErrorCode::kCancelled);
-    // The fiber that ran it goes on with others: they are not cancelled.
+    // The fiber that ran it runs other tasks afterwards: they are not cancelled.
     for (int i = 0; i < 20; ++i) {
       const std::string id = "after" + std::to_string(i);
       ASSERT_TRUE(
@@ -375,7 +375,7 @@ TEST_P(SchedulerOn, CancelInterruptsAWaitingStage) {
   });
 }
 
-// G-8: attempts are counted, the backoff passes between them, and a retry by hand revives what was cancelled for it.
+// G-8: attempts are counted, the backoff passes between them, and a retry by hand revives the tasks cancelled for it.
 TEST_P(SchedulerOn, Retries) {
   with([](IScheduler& scheduler) {
     std::atomic<std::uint32_t> runs{0};
@@ -405,7 +405,7 @@ TEST_P(SchedulerOn, Retries) {
   });
 }
 
-// Destroying a scheduler cancels what has not run, and waits for what runs, paused or not.
+// Destroying a scheduler cancels the tasks that have not run, and waits for those that run, paused or not.
 TEST_P(SchedulerOn, DestructionLeavesNothingBehind) {
   std::atomic<int> inside{0};
   with([&](IScheduler& scheduler) {

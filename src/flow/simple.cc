@@ -1,8 +1,8 @@
-// One stage at a time, on plain threads: the executor of the simple scheduler.
+// The executor of the simple scheduler: one stage at a time, on plain threads.
 //
-// The core picks one task at a time. One thread loops: it runs what was started, or sleeps until something is due. A
-// stage that is paused keeps its thread, asleep, and another takes over the loop; and another watches the clock when
-// something falls due while a stage runs. So there are at most two threads more than stages that were paused at once,
+// The core picks one task at a time. One thread runs the loop: it runs the started task, or sleeps until something is
+// due. A paused stage keeps its thread, asleep, and another thread takes over the loop; another one watches the clock
+// if something becomes due while a stage runs. Therefore there are at most two threads more than stages paused at once,
 // and one stage runs at a time (besides those that unwind because they were cancelled).
 #include <deque>
 #include <set>
@@ -39,7 +39,7 @@ class ThreadExecutor final : public Executor {
   void wake_at(Moment due) override {
     sync::MutexLock lock(mutex_);
     due_.insert(due);
-    if (idle_ == 0) add_thread();  // The loop is busy with a stage; somebody must watch the clock.
+    if (idle_ == 0) add_thread();  // The loop is busy with a stage; another thread must watch the clock.
     changed_.notify_one();
   }
   [[nodiscard]] std::uint32_t worker() const override { return 0; }
@@ -56,7 +56,7 @@ class ThreadExecutor final : public Executor {
 
  private:
   void add_thread() ROTA_REQUIRES(mutex_) {
-    idle_ += 1;  // It is about to be.
+    idle_ += 1;  // The new thread will be idle soon.
     threads_.emplace_back([this] { loop(); });
   }
   void loop() {
@@ -92,7 +92,7 @@ class ThreadExecutor final : public Executor {
   Core& core_;
   sync::Mutex mutex_;
   sync::CondVar changed_;
-  std::deque<Entry*> queue_ ROTA_GUARDED_BY(mutex_);  // At most one task, and those that are told to stop.
+  std::deque<Entry*> queue_ ROTA_GUARDED_BY(mutex_);  // At most one task, and tasks that are told to stop.
   std::multiset<Moment> due_ ROTA_GUARDED_BY(mutex_);
   std::uint32_t idle_ ROTA_GUARDED_BY(mutex_) = 0;
   bool quit_ ROTA_GUARDED_BY(mutex_) = false;

@@ -1,17 +1,18 @@
+// See flow/slices.h.
 #include "flow/slices.h"
 
 #include <algorithm>
 #include <ostream>
 #include <utility>
 
-#include "base/json_text.h"
+#include "base/json_writer.h"
 #include "base/trace_events.h"
 
 namespace rota::flow::detail {
 
 namespace {
 
-// By when they began; of equal ones, those of one task in the order of their ends.
+// Ordered by begin; slices of one task with equal begins stay in the order of their ends.
 std::vector<Slice> in_order(const std::vector<Slice>& recorded) {
   std::vector<std::pair<std::int64_t, std::size_t>> order;
   order.reserve(recorded.size());
@@ -21,12 +22,6 @@ std::vector<Slice> in_order(const std::vector<Slice>& recorded) {
   slices.reserve(recorded.size());
   for (const auto& [begin_ns, i] : order) slices.push_back(recorded[i]);
   return slices;
-}
-
-std::string json(std::string_view text) {
-  std::string quoted;
-  append_json_string(quoted, text);
-  return quoted;
 }
 
 }  // namespace
@@ -42,8 +37,8 @@ Result<void> write_slices(const std::vector<Slice>& recorded, std::uint64_t drop
   for (const Slice& slice : slices) placed.push_back(lanes[slice.worker].place(slice.begin_ns, slice.end_ns));
 
   TraceEvents trace(out);
-  trace.begin("\"slices\":" + std::to_string(slices.size()) + ",\"dropped\":" + std::to_string(dropped), "rota");
-  std::vector<std::uint32_t> first;  // Of each worker.
+  trace.begin([&](JsonWriter& data) { data.field("slices", slices.size()).field("dropped", dropped); }, "rota");
+  std::vector<std::uint32_t> first;  // Each worker's first track.
   std::uint32_t next = 0;
   for (std::uint32_t worker = 0; worker < workers; ++worker) {
     first.push_back(next);
@@ -55,7 +50,9 @@ Result<void> write_slices(const std::vector<Slice>& recorded, std::uint64_t drop
   for (std::size_t i = 0; i < slices.size(); ++i) {
     const Slice& slice = slices[i];
     trace.slice(first[slice.worker] + placed[i], slice.begin_ns - origin_ns, slice.end_ns - origin_ns, name(slice.task),
-                "\"state\":" + json(graph::to_string(slice.state)) + ",\"attempt\":" + std::to_string(slice.attempt));
+                [&](JsonWriter& arguments) {
+                  arguments.field("state", graph::to_string(slice.state)).field("attempt", slice.attempt);
+                });
   }
   trace.end();
   if (!out) return Error{ErrorCode::kIoError, "the trace could not be written"};

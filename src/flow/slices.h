@@ -1,8 +1,8 @@
-// What was recorded of a run, and its file for ui.perfetto.dev and chrome://tracing.
+// The recorded slices of a run, and the file for ui.perfetto.dev and chrome://tracing.
 //
-// A slice is one stretch of a task on a worker: an attempt, or a part of one between pauses. A stage that waits as a
-// fiber keeps its slice, and others run on its worker meanwhile; slices of one track must not overlap. So each worker
-// has a track, and one more for as many slices as overlap there at once.
+// A slice is a period in which a task ran on a worker: an attempt, or the part of one between two pauses. A stage that
+// waits as a fiber keeps its slice while other tasks run on its worker, but slices of one track must not overlap.
+// Therefore each worker has as many tracks as slices overlap on it at once.
 //
 // Thread safety: none.
 #pragma once
@@ -21,13 +21,13 @@ namespace rota::flow::detail {
 
 struct Slice {
   std::uint32_t task = 0;
-  std::uint32_t worker = 0;  // Where it began.
+  std::uint32_t worker = 0;  // The worker on which it began.
   std::uint32_t attempt = 1;
-  graph::TaskState state = graph::TaskState::kRunning;  // What it ended as.
+  graph::TaskState state = graph::TaskState::kRunning;  // The state in which it ended.
   std::int64_t begin_ns = 0, end_ns = 0;
 };
 
-// The latest slices; at the bound the oldest goes, and is counted.
+// Keeps the latest slices. At the bound the oldest is dropped and counted.
 class SliceLog {
  public:
   explicit SliceLog(std::size_t most) : most_(most) {}
@@ -48,8 +48,8 @@ class SliceLog {
   std::uint64_t dropped_ = 0;
 };
 
-// Slices of one task are in the order of their ends. Workers have the numbers below `workers`, if not more. Times in
-// the file count from the first slice. IoError.
+// Writes the trace. Slices of one task must be in the order of their ends. There are at least `workers` workers. Times
+// in the file start at the first slice. IoError.
 Result<void> write_slices(const std::vector<Slice>& recorded, std::uint64_t dropped, std::uint32_t workers,
                           const std::function<std::string(std::uint32_t task)>& name, std::ostream& out);
 

@@ -20,7 +20,7 @@ constexpr nanoseconds kInterval = 10ms;
 constexpr nanoseconds kLongest = 7ms;    // Of the narrow tasks.
 constexpr nanoseconds kGiveUp = 2000ms;  // The load ends then: a wide task that starved until here fails the test.
 
-// What an observer saw of the wide task. It keeps the ready tasks in the order in which they became so.
+// What an observer saw of the wide task. It keeps the ready tasks in the order in which they became ready.
 struct Seen {
   std::vector<std::string> ready;
   nanoseconds oldest_from{-1}, started{-1};
@@ -38,8 +38,8 @@ struct Seen {
   }
 };
 
-// Narrow tasks of a higher priority, each of which submits its successor before it ends, so that there is always one
-// that is ready; `chains` of them, of lengths drawn from the seed, so that two slots are hardly ever free at once.
+// Chains of narrow tasks with a higher priority, each of which submits its successor before it ends, so that one is
+// always ready; `chains` of them, with lengths drawn from the seed, so that two slots are rarely free at once.
 class Load {
  public:
   Load(IScheduler& scheduler, std::uint64_t seed) : scheduler_(scheduler), random_(seed) {}
@@ -62,9 +62,9 @@ class Load {
   const nanoseconds began_ = fiber::now();
 };
 
-// G-5: once it is the oldest, a task that needs both slots waits no longer than 3 intervals and the longest running
-// task, while narrow ones of a higher priority never end. It waits the 3 intervals, too: the load does starve it, and
-// it is the reservation that lets it in.
+// G-5: once it is the oldest, a task that needs both slots waits at most 3 intervals plus the longest running task,
+// while narrow tasks of a higher priority never end. It does wait the 3 intervals: the load starves it until the
+// reservation.
 void wide_task_runs(std::uint64_t seed, int chains) {
   fiber::Config runtime_config;
   runtime_config.worker_count = 2;

@@ -1,12 +1,12 @@
-// Stages as fibers: the executor of the thread pool.
+// The executor of the thread pool: stages run as fibers.
 //
-// A task of its own, the keeper, holds a nursery open for as long as the scheduler lives. What a fiber of the runtime
-// starts is launched into it, on that worker's own deque; what a thread outside starts gets there through the runtime's
-// queue, and is counted in coming_ until it is there. At the end nothing new comes (no task is live); shut_down() waits
-// until coming_ is 0, and then for the keeper, whose nursery waits for the rest.
+// A task called the keeper holds a nursery open as long as the scheduler lives. What a fiber of the runtime starts is
+// launched into that nursery, on the deque of the fiber's thread worker; what an outside thread starts arrives through
+// the runtime's queue and is counted in coming_ until then. At the end no task is live and nothing new arrives;
+// shut_down() waits until coming_ is 0, and then for the keeper, whose nursery waits for the rest.
 //
-// Each stage runs in a scope of its own, so that cancelling the task cancels what the stage has started and interrupts
-// what it waits for, and nothing else: the fiber goes on with other tasks afterwards.
+// Each stage runs in its own scope. Cancelling the task cancels what the stage has started and interrupts its waits,
+// and nothing else; the fiber runs other tasks afterwards.
 #include <memory>
 #include <utility>
 
@@ -25,12 +25,12 @@ class FiberExecutor final : public Executor {
     keeper_ = runtime_.spawn([this] {
       fiber::Nursery nursery;
       nursery_ = &nursery;
-      ready_.open();
-      while (!quit_.wait()) fiber::yield();  // A cancelled runtime: the scheduler's owner is about to close it.
-      nursery.cancel();                      // Timers.
+      ready_.post();
+      quit_.wait_uncancellable("the end of a scheduler");
+      nursery.cancel();  // Ends the timers.
       (void)nursery.close();
     });
-    while (!ready_.wait()) fiber::yield();
+    ready_.wait_uncancellable("the start of a scheduler");
   }
 
   [[nodiscard]] Moment now() const override { return Moment{runtime_.now().count()}; }
@@ -38,8 +38,8 @@ class FiberExecutor final : public Executor {
     post([this, &entry] { core_.run(entry); });
   }
   Result<void> call(Core& core, Entry& entry, const std::function<Result<void>()>& body) override {
-    // The stage cannot start anything in this scope, only in scopes of its own inside it, which it has closed when it
-    // returns. So there is nothing to wait for at the end, and nobody may touch the scope then.
+    // The stage cannot start anything in this scope, only in nested scopes of its own, which are closed when it
+    // returns. So there is nothing to wait for at the end, and nobody may touch the scope after that.
     fiber::Nursery scope;
     core.enter(entry, &scope);
     struct Leave {
@@ -55,18 +55,18 @@ class FiberExecutor final : public Executor {
     });
   }
   [[nodiscard]] std::uint32_t worker() const override {
-    const fiber::detail::Worker* worker = fiber::detail::current_worker();
+    const fiber::detail::ThreadWorker* worker = fiber::detail::current_worker();
     return worker == nullptr ? 0 : worker->index;
   }
   void shut_down() override {
-    std::shared_ptr<Gate> gate;
+    std::shared_ptr<fiber::Baton> baton;
     {
       sync::MutexLock lock(mutex_);
-      if (coming_ > 0) gate = last_ = std::make_shared<Gate>();
+      if (coming_ > 0) baton = last_ = std::make_shared<fiber::Baton>();
     }
-    // Whoever destroys the scheduler may be cancelled; what runs must end first all the same.
-    while (gate != nullptr && !gate->wait()) fiber::yield();
-    quit_.open();
+    // The tasks must end first, even if the task that destroys the scheduler is cancelled.
+    if (baton != nullptr) baton->wait_uncancellable("the tasks of a scheduler");
+    quit_.post();
     for (bool done = false; !done;) {
       try {
         keeper_.wait();
@@ -78,7 +78,7 @@ class FiberExecutor final : public Executor {
   }
 
  private:
-  // Counts something as on its way from outside until it is destroyed, whether it ran or was dropped.
+  // Counts a start from outside until it is destroyed, whether it ran or was dropped.
   class Coming {
    public:
     explicit Coming(FiberExecutor* owner) : owner_(owner) {
@@ -88,12 +88,12 @@ class FiberExecutor final : public Executor {
     Coming(Coming&& other) noexcept : owner_(std::exchange(other.owner_, nullptr)) {}
     ~Coming() {
       if (owner_ == nullptr) return;
-      std::shared_ptr<Gate> last;
+      std::shared_ptr<fiber::Baton> last;
       {
         sync::MutexLock lock(owner_->mutex_);
         if (--owner_->coming_ == 0) last = owner_->last_;
       }
-      if (last != nullptr) last->open();
+      if (last != nullptr) last->post();
     }
 
    private:
@@ -102,7 +102,7 @@ class FiberExecutor final : public Executor {
 
   template <class F>
   void post(F f) {
-    const fiber::detail::Worker* worker = fiber::detail::current_worker();
+    const fiber::detail::ThreadWorker* worker = fiber::detail::current_worker();
     if (worker != nullptr && worker->runtime == runtime_.core()) {
       nursery_->launch(std::move(f));
     } else {  // Waits while the runtime's queue is full.
@@ -114,11 +114,11 @@ class FiberExecutor final : public Executor {
   const std::unique_ptr<fiber::Runtime> owned_;
   fiber::Runtime& runtime_;
   fiber::Task<void> keeper_;
-  fiber::Nursery* nursery_ = nullptr;  // The keeper's. Set before ready_.
-  Gate ready_, quit_;
+  fiber::Nursery* nursery_ = nullptr;  // Owned by the keeper. Set before ready_.
+  fiber::Baton ready_, quit_;
   sync::Mutex mutex_;
   std::uint64_t coming_ ROTA_GUARDED_BY(mutex_) = 0;
-  std::shared_ptr<Gate> last_ ROTA_GUARDED_BY(mutex_);
+  std::shared_ptr<fiber::Baton> last_ ROTA_GUARDED_BY(mutex_);
 };
 
 std::unique_ptr<IScheduler> make(const SchedulerConfig& config, std::unique_ptr<fiber::Runtime> owned,
@@ -148,8 +148,8 @@ Result<std::unique_ptr<IScheduler>> create_thread_pool_scheduler(const Scheduler
   ROTA_TRY_ASSIGN(const SchedulerConfig full, wanted.checked());
   if (config.workers != 0 && config.workers != full.workers) {
     logger->log(ILogger::Level::kWarning, std::to_string(config.workers) +
-                                              " workers were asked for, but the runtime has " +
-                                              std::to_string(full.workers) + "; it stays as it is");
+                                              " workers were requested, but the given runtime has " +
+                                              std::to_string(full.workers) + "; the request is ignored");
   }
   return detail::make(full, nullptr, runtime, std::move(logger));
 }

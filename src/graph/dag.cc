@@ -57,15 +57,15 @@ Result<TaskRef> Dag::add_all(std::span<const NewTask> tasks) {
   return TaskRef(first + 1);
 }
 
-// Adds nodes and edges; may leave some behind when it fails, and the new nodes are not in order yet.
+// Adds nodes and edges. If it fails, some of them stay for the caller to remove; the new nodes have no order yet.
 Result<void> Dag::connect(std::uint32_t first, std::span<const NewTask> tasks) {
   for (const NewTask& task : tasks) {
     if (!names_.add(task.name)) {
       const bool here = names_.find(task.name) >= first;
       return Error{ErrorCode::kAlreadyExists,
-                   "a task '" + std::string(task.name) +
-                       (here ? "' stands twice in the submission; each needs a name of its own"
-                             : "' exists already; give this one another name")}
+                   "task '" + std::string(task.name) +
+                       (here ? "' appears twice in the submission; give each task its own name"
+                             : "' already exists; choose another name")}
           .with("task", std::string(task.name));
     }
     push_node();
@@ -75,8 +75,8 @@ Result<void> Dag::connect(std::uint32_t first, std::span<const NewTask> tasks) {
       const std::uint32_t from = names_.find(need);
       const std::uint32_t to = first + static_cast<std::uint32_t>(i);
       if (from == Names::kNone) {
-        return Error{ErrorCode::kNotFound, label(TaskRef(to + 1)) + " waits for '" + std::string(need) +
-                                               "', which does not exist; submit that one first, or with it"}
+        return Error{ErrorCode::kNotFound, label(TaskRef(to + 1)) + " needs '" + std::string(need) +
+                                               "', which does not exist; submit it first or in the same submission"}
             .with("task", std::string(tasks[i].name))
             .with("dependency", std::string(need));
       }
@@ -86,10 +86,10 @@ Result<void> Dag::connect(std::uint32_t first, std::span<const NewTask> tasks) {
   return {};
 }
 
-// Gives the tasks from `first` on their places at the end of the order: each after all that it waits for, otherwise as
-// they came. False if that is impossible.
+// Places the tasks from `first` on at the end of the order: each after its predecessors, otherwise in the order of
+// arrival. False if that is impossible.
 bool Dag::place(std::uint32_t first) {
-  // Usually every task comes after what it waits for, and the places that push_node() gave are right.
+  // Usually every task comes after its predecessors, and the positions that push_node() gave are right.
   bool in_order = true;
   for (std::uint32_t to = first; to < size() && in_order; ++to) {
     for (std::uint32_t e = nodes_[to].first_parent; e != kNoEdge; e = edges_[e].next_parent) {
@@ -121,12 +121,12 @@ bool Dag::place(std::uint32_t first) {
   return false;
 }
 
-// A cycle among the tasks that place() could not place: each of them waits for another of them, so that going from one
-// to what it waits for must come back. place() has marked them with ~0 in seen_.
+// Finds a cycle among the tasks that place() could not place. Each of them waits for another of them, so a walk from a
+// task to one of its predecessors must return. place() has marked them with ~0 in seen_.
 Error Dag::cycle_among(std::uint32_t first) const {
   std::uint32_t at = first;
   while (seen_[at] != ~0U) ++at;
-  std::vector<std::uint32_t> step(size() - first, 0);  // When the walk came by, from 1 on.
+  std::vector<std::uint32_t> step(size() - first, 0);  // At which step the walk visited the task, from 1.
   std::vector<std::uint32_t> path;
   while (step[at - first] == 0) {
     path.push_back(at);
@@ -141,8 +141,8 @@ Error Dag::cycle_among(std::uint32_t first) const {
 }
 
 Error Dag::cycle_error(std::span<const std::uint32_t> path) const {
-  constexpr std::size_t kShown = 16;  // Of a long cycle the ends are enough.
-  std::string text = "a cycle, in which nothing could ever start: ";
+  constexpr std::size_t kShown = 16;  // The two ends of a long cycle are enough.
+  std::string text = "a dependency cycle, in which no task could ever start: ";
   for (std::size_t i = 0; i < path.size(); ++i) {
     if (path.size() > kShown && i == kShown / 2) {
       text += "... (" + std::to_string(path.size() - kShown) + " more) -> ";
@@ -156,7 +156,7 @@ Error Dag::cycle_error(std::span<const std::uint32_t> path) const {
 
 void Dag::truncate(std::uint32_t size) {
   ROTA_ASSERT(size <= this->size());
-  // What comes with a task points at it, so that its edges are the latest.
+  // The edges of a task that arrived with its predecessors are the latest ones.
   while (!edges_.empty() && edges_.back().to >= size) {
     const Edge edge = edges_.back();
     nodes_[edge.from].first_child = edge.next_child;
@@ -180,8 +180,8 @@ void Dag::next_stamp() {
 }
 
 // Pearce and Kelly, "A dynamic topological sort algorithm for directed acyclic graphs" (2006): if `from` stands after
-// `to`, only tasks between the two places can be in the way. Those that `to` reaches must come after those that reach
-// `from`; both keep their own order and share the places that they had.
+// `to`, only tasks between the two positions are affected. The tasks that `to` reaches must come after the tasks that
+// reach `from`; each group keeps its own order, and both share the positions that they had.
 Result<void> Dag::link(TaskRef from_ref, TaskRef to_ref) {
   ROTA_ASSERT(has(from_ref) && has(to_ref), "no such task");
   const std::uint32_t from = from_ref.value() - 1, to = to_ref.value() - 1;
@@ -213,7 +213,8 @@ Result<void> Dag::link(TaskRef from_ref, TaskRef to_ref) {
   return {};
 }
 
-// Finds what `start` reaches up to the place of `target`; true if that is among it, and from_ then leads back.
+// Collects the tasks that `start` reaches, up to the position of `target`. True if `target` is one of them; from_ then
+// leads back.
 bool Dag::forward(std::uint32_t start, std::uint32_t target, std::vector<std::uint32_t>& found) {
   found.push_back(start);
   seen_[start] = stamp_;

@@ -1,4 +1,4 @@
-// The graph: dense numbers, names, no cycle, all or nothing (G-2).
+// The graph: dense numbers, names, no cycles, all-or-nothing submissions (G-2).
 #include "rota/graph/dag.h"
 
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ TEST(Dag, NumbersTasksDenselyAndKnowsTheirNeighbours) {
   dag.check_invariants();
 }
 
-// G-2: what is wrong is refused with its name, and leaves no trace: the corrected one gets the same number.
+// G-2: a wrong submission is refused by name and leaves no trace: the corrected one gets the same number.
 TEST(Dag, RefusesWithoutATrace) {
   Dag dag;
   must_add(dag, "a");
@@ -61,7 +61,7 @@ TEST(Dag, RefusesWithoutATrace) {
   dag.check_invariants();
 }
 
-// G-2: a whole graph, in any order, is taken or refused as one.
+// G-2: a whole graph, given in any order, is accepted or refused as a whole.
 TEST(Dag, TakesAWholeGraphOrNothing) {
   Dag dag;
   must_add(dag, "old");
@@ -103,8 +103,8 @@ TEST(Dag, ALongCycleIsNamedByItsEnds) {
   EXPECT_THAT(refused.error().message, HasSubstr("984 more"));
 }
 
-// G-2: an edge between tasks that are there is refused exactly if it would close a cycle, and the order stays right.
-// Against a reference that searches the whole graph.
+// G-2: an edge between existing tasks is refused exactly if it would close a cycle, and the order stays valid. Compared
+// with a reference that searches the whole graph.
 RC_GTEST_PROP(DagProperty, LinkRefusesExactlyTheCycles, (std::vector<std::pair<std::uint8_t, std::uint8_t>> pairs)) {
   constexpr std::uint32_t kTasks = 24;
   Dag dag;
@@ -127,7 +127,7 @@ RC_GTEST_PROP(DagProperty, LinkRefusesExactlyTheCycles, (std::vector<std::pair<s
   }
 }
 
-// Random submissions, good and bad: the graph holds exactly what the accepted ones said.
+// Random submissions, good and bad: the graph contains exactly the accepted ones.
 TEST(Dag, RandomSubmissionsAreTakenOrLeaveNothing) {
   std::size_t accepted = 0, refused = 0;
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
@@ -170,7 +170,7 @@ TEST(Dag, RandomSubmissionsAreTakenOrLeaveNothing) {
   EXPECT_GT(accepted, 1000U);
 }
 
-// A chain is no deeper than any other graph: nothing recurses.
+// A long chain works: nothing recurses.
 TEST(Dag, AMillionInAChain) {
   Dag dag;
   TaskRef last = dag.add(std::span<const TaskRef>());

@@ -9,7 +9,7 @@ namespace {
 std::uint32_t hash_of(std::string_view name) { return static_cast<std::uint32_t>(hash64(name)); }
 }  // namespace
 
-// The slot that holds `name`, or the empty one where it would go. REQUIRES: there are slots.
+// The slot that holds `name`, or the empty slot where it would be inserted. REQUIRES: there are slots.
 std::size_t Names::slot_of(std::string_view name, std::uint32_t hash) const {
   const std::size_t mask = slots_.size() - 1;
   std::size_t i = hash & mask;

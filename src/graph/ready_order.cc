@@ -9,7 +9,7 @@
 namespace rota::graph {
 
 namespace {
-// Orders like the name, as far as eight bytes go.
+// The first eight bytes of the name, as a number that orders like the name.
 std::uint64_t prefix_of(std::string_view name) {
   std::uint64_t prefix = 0;
   for (std::size_t i = 0; i < 8; ++i) {
@@ -44,7 +44,7 @@ std::uint32_t ReadyOrder::class_of(std::int32_t priority, const ResourceDemand& 
     const auto leaf = static_cast<std::uint32_t>(group.classes.size());
     classes_.push_back({.priority = priority, .demand = demand_at->second, .leaf = leaf});
     group.classes.push_back(class_at->second);
-    if (group.tree.size() < 2 * group.classes.size()) {  // Twice the leaves; what was there is played again.
+    if (group.tree.size() < 2 * group.classes.size()) {  // Twice the leaves; the existing ones are replayed.
       group.tree.assign(std::max<std::size_t>(2, 2 * group.tree.size()), Node{});
       for (std::uint32_t i = 0; i < group.classes.size(); ++i) refresh_leaf(group, i);
       for (std::size_t node = group.tree.size() / 2; node-- > 1;) merge(group, node);
@@ -78,7 +78,7 @@ bool ReadyOrder::head_before(std::uint32_t a, std::uint32_t b) const {
 }
 
 // --------------------------------------------------------------------------------------------------------------- tree
-// What the leaf's head is worth now, and until when.
+// The effective priority of the leaf's head, and when it next changes.
 void ReadyOrder::refresh_leaf(Demand& demand, std::uint32_t leaf) {
   Node& node = demand.tree[demand.tree.size() / 2 + leaf];
   Class& klass = classes_[demand.classes[leaf]];
@@ -104,7 +104,7 @@ void ReadyOrder::climb(Demand& demand, std::uint32_t leaf) {
   for (std::size_t node = (demand.tree.size() / 2 + leaf) / 2; node >= 1; node /= 2) merge(demand, node);
 }
 
-// Plays again what has changed below `node`. As deep as the tree: at most 32.
+// Replays the parts below `node` that have changed. The depth is at most that of the tree: 32.
 void ReadyOrder::replay(Demand& demand, std::size_t node) {
   if (demand.tree[node].changes > now_) return;
   if (const std::size_t leaves = demand.tree.size() / 2; node >= leaves) {
@@ -147,7 +147,7 @@ void ReadyOrder::drop(std::uint32_t task) {
   }
 }
 
-// Makes the head of the heap one that is alive.
+// Drops removed entries until the head of the heap is a ready task.
 void ReadyOrder::settle_head(Class& klass) {
   const auto later = [this](const Waiting& a, const Waiting& b) { return before(b, a); };
   while (!klass.heap.empty() && entries_[klass.heap.front().task].stamp != klass.heap.front().stamp) {
@@ -190,7 +190,7 @@ void ReadyOrder::set_priority(TaskRef ref, std::int32_t priority) {
   if (ready) insert(task);
 }
 
-// Finds out who is the oldest now; one that was not a moment ago is so from now on.
+// Finds the oldest ready task. If it was not the oldest before, it is from now on.
 void ReadyOrder::settle_oldest() {
   while (!queue_.empty() && entries_[queue_.front().task].turn != queue_.front().turn) queue_.pop_front();
   if (queue_.size() > 2 * live_ + 16) {
@@ -223,7 +223,7 @@ TaskRef ReadyOrder::pick(Moment now) {
   if (const TaskRef first = reserved(now_); !first.is_none()) {
     return fits(demands_[classes_[entry(first).klass].demand]) ? take(oldest_) : TaskRef::none();
   }
-  if (held_.cpu_slots == budget_.cpu_slots_hard) {  // Every task needs one.
+  if (held_.cpu_slots == budget_.cpu_slots_hard) {  // Every task needs a CPU slot.
     hits_.cpu += 1;
     return TaskRef::none();
   }

@@ -1,4 +1,4 @@
-// Who runs next: exact by the formula, against a reference that scans (G-4), and nobody starves (G-5).
+// Which task runs next: exactly by the formula, compared with a reference that scans (G-4), and no starvation (G-5).
 #include "rota/graph/ready_order.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr Moment at_ms(std::int64_t ms) { return Moment{ms * kNsPerMs}; }
 
-// The rule of ready_order.h in the plainest words: look at everything, every time.
+// The rule of ready_order.h as a plain scan of all ready tasks.
 class Scan {
  public:
   Scan(const ResourceBudget& budget, const AgingPolicy& aging, const Dag& dag)
@@ -96,7 +96,7 @@ class Scan {
   Moment oldest_since_, oldest_from_;
 };
 
-// One history: tasks come, are put aside, change priority, are chosen and end; both must choose alike.
+// One history: tasks become ready, are removed, change priority, are chosen and end; both must choose the same.
 struct Shape {
   std::uint32_t tasks = 60;
   std::uint32_t priorities = 4;
@@ -178,8 +178,8 @@ std::uint64_t compare(std::uint64_t seed, const Shape& shape, std::uint32_t step
   return picks;
 }
 
-// G-4: on random histories the order chooses what the scan chooses; with few and with many priorities and demands, with
-// and without aging, with time that hardly moves (all ties) and time that leaps.
+// G-4: on random histories the order chooses what the scan chooses; with few and many priorities and demands, with and
+// without aging, with time that hardly moves (all ties) and time that jumps.
 TEST(ReadyOrder, ChoosesWhatAScanWouldChoose) {
   std::uint64_t picks = 0;
   for (std::uint64_t seed = 1; seed <= 400; ++seed) {
@@ -210,7 +210,7 @@ RC_GTEST_PROP(ReadyOrderProperty, ChoosesWhatAScanWouldChoose, (std::uint64_t se
   RC_ASSERT(!testing::Test::HasFailure());
 }
 
-// G-4: the terms of the formula one by one.
+// G-4: the terms of the formula, one at a time.
 TEST(ReadyOrder, PriorityThenAgeThenReadySinceThenName) {
   Dag dag;
   for (const char* name : {"b", "a", "c", "d"}) ASSERT_TRUE(dag.add({name, {}}).ok());
@@ -241,7 +241,7 @@ TEST(ReadyOrder, AgingSaturates) {
   EXPECT_EQ(aged_priority(-5, 99, 10, 2), 13);
 }
 
-// G-5: CPU is hard; memory is soft, and who asks for more than there is runs alone.
+// G-5: CPU is hard; memory is soft, and a task that needs more than there is runs alone.
 TEST(ReadyOrder, CpuIsHardAndMemoryIsSoft) {
   Dag dag;
   for (const char* name : {"big", "small", "free", "wide"}) ASSERT_TRUE(dag.add({name, {}}).ok());

@@ -7,8 +7,8 @@ namespace rota::graph {
 namespace {
 Result<void> check_memory(std::uint64_t mb, const char* what) {
   if (mb <= kMemoryMbMax) return {};
-  return Error{ErrorCode::kInvalidArgument, std::string(what) + " of " + std::to_string(mb) + " MB is more than " +
-                                                std::to_string(kMemoryMbMax) + " MB, which no machine has"};
+  return Error{ErrorCode::kInvalidArgument, std::string(what) + " of " + std::to_string(mb) +
+                                                " MB exceeds the limit of " + std::to_string(kMemoryMbMax) + " MB"};
 }
 }  // namespace
 
@@ -33,8 +33,9 @@ Result<void> check(const ResourceDemand& demand, const ResourceBudget& budget) {
     return Error{ErrorCode::kInvalidArgument, "a task needs at least 1 CPU slot to run on"};
   }
   if (demand.cpu_slots > budget.cpu_slots_hard) {
-    return Error{ErrorCode::kCapacity, "it needs " + std::to_string(demand.cpu_slots) + " CPU slots and there are " +
-                                           std::to_string(budget.cpu_slots_hard) + ", so that it could never run"};
+    return Error{ErrorCode::kCapacity, "it needs " + std::to_string(demand.cpu_slots) +
+                                           " CPU slots, but the budget has " + std::to_string(budget.cpu_slots_hard) +
+                                           ", so it could never run"};
   }
   ROTA_TRY(check_memory(demand.ram_mb, "a RAM demand"));
   return check_memory(demand.vram_mb, "a VRAM demand");

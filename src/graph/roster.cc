@@ -30,7 +30,7 @@ Result<void> Roster::validate(const TaskSpec& task) const {
     return std::move(error).in("task '" + std::string(task.name) + "'").with("task", std::string(task.name));
   };
   if (task.retry.max_attempts == 0) {
-    return in_task({ErrorCode::kInvalidArgument, "max_attempts is 0, so that it would never run; give at least 1"});
+    return in_task({ErrorCode::kInvalidArgument, "max_attempts is 0, so the task would never run; give at least 1"});
   }
   if (Result<void> fits = check(task.demand, config_.budget); !fits.ok()) return in_task(std::move(fits).take_error());
   return {};
@@ -53,7 +53,7 @@ Result<TaskRef> Roster::submit_all(std::span<const TaskSpec> specs, Moment now) 
     order_.declare(task, specs[i].priority, specs[i].demand);
     at(task).retry = specs[i].retry;
     at(task).tries_left = specs[i].retry.max_attempts;
-    // Successes are counted now and failures found below: only then are all of them known to the counters.
+    // Successes are counted here and failures are handled below, when every counter is up to date.
     for (const TaskRef parent : dag_.parents(task)) at(task).unmet += state(parent) == TaskState::kSucceeded ? 0 : 1;
   }
   for (std::uint32_t i = 0; i < specs.size(); ++i) accept(TaskRef(first.value() + i), now);
@@ -61,7 +61,7 @@ Result<TaskRef> Roster::submit_all(std::span<const TaskSpec> specs, Moment now) 
 }
 
 void Roster::accept(TaskRef task, Moment now) {
-  if (is_terminal(state(task))) return;  // Behind one of the same submission that was cancelled.
+  if (is_terminal(state(task))) return;  // A task of the same submission that it needs was cancelled.
   for (const TaskRef parent : dag_.parents(task)) {
     const Task& before = at(parent);
     if (before.state != TaskState::kFailed && before.state != TaskState::kCancelled && !before.stopping) continue;
@@ -86,7 +86,7 @@ void Roster::make_ready(TaskRef task, Moment now) {
   order_.push(task, now);
 }
 
-// One thing less that `task` waits for.
+// `task` waits for one thing less.
 void Roster::met(TaskRef ref, Moment now) {
   Task& task = at(ref);
   ROTA_ASSERT(task.unmet > 0, "task ", ref);
@@ -100,7 +100,7 @@ void Roster::release(TaskRef ref) {
   task.holds = false;
 }
 
-// Cancels a task that is not terminal and not stopping already, and all behind it.
+// Cancels a task that is neither terminal nor stopping, and all its descendants.
 void Roster::stop(TaskRef ref, CancelCause cause, TaskRef root, Moment now) {
   Task& task = at(ref);
   task.cause = cause;
@@ -112,15 +112,15 @@ void Roster::stop(TaskRef ref, CancelCause cause, TaskRef root, Moment now) {
     move(ref, TaskState::kCancelled);
   } else {
     task.stopping = true;
-    if (task.state != TaskState::kRunning) move(ref, TaskState::kRunning);  // Parked: it unwinds.
+    if (task.state != TaskState::kRunning) move(ref, TaskState::kRunning);  // It was parked, and now unwinds.
     stops_.push_back(ref);
   }
   cascade(ref);
 }
 
-// Everything behind `root` that is not terminal is cancelled on its account (G-6). Such a task has never run: one that
-// it waits for has not succeeded. What is terminal already has cancelled what is behind it. Without recursion: a chain
-// may be a million deep.
+// Cancels every descendant of `root` that is not terminal (G-6). Such a task has never run, because a predecessor has
+// not succeeded. A terminal descendant has already cancelled its own descendants. Iterative: a chain may be a million
+// tasks deep.
 void Roster::cascade(TaskRef from) {
   const TaskRef root = at(from).root;
   stack_.assign(1, from);
@@ -181,7 +181,7 @@ Result<void> Roster::resume(TaskRef ref, Moment now) {
   if (task.unmet > 0) {
     move(ref, TaskState::kQueued);
   } else {
-    make_ready(ref, now);  // One that had started waits for its slots, and goes on with them.
+    make_ready(ref, now);  // If it had started, it continues when it gets its slots.
   }
   return {};
 }
@@ -196,8 +196,7 @@ Result<void> Roster::cancel(TaskRef ref, Moment now) {
 
 Result<void> Roster::retry(TaskRef ref, Moment now) {
   Task& task = at(ref);
-  if (task.state != TaskState::kFailed)
-    return not_allowed(dag_, ref, "has not failed, so that nothing is to be retried");
+  if (task.state != TaskState::kFailed) return not_allowed(dag_, ref, "has not failed, so there is nothing to retry");
   task.tries_left = 1;
   task.root = TaskRef::none();
   move(ref, TaskState::kQueued);
@@ -206,8 +205,8 @@ Result<void> Roster::retry(TaskRef ref, Moment now) {
   return {};
 }
 
-// Those behind `root` that were cancelled for want of a predecessor wait again, unless another predecessor is Failed or
-// Cancelled: that one is the cause from now on. In topological order, so that predecessors are decided first.
+// Queues the descendants of `root` again that were cancelled because of it, unless another predecessor is Failed or
+// Cancelled, which then becomes the cause. In topological order, so that predecessors are decided first.
 void Roster::revive(TaskRef root) {
   std::vector<TaskRef> behind{root};
   std::vector<bool> seen(tasks_.size(), false);
@@ -259,13 +258,13 @@ void Roster::finish(TaskRef ref, bool success, Moment now) {
   task.timer += 1;
   if (task.stopping) {
     task.stopping = false;
-    move(ref, TaskState::kCancelled);  // What is behind it was cancelled with the request.
+    move(ref, TaskState::kCancelled);  // Its descendants were cancelled with the request.
     return;
   }
   if (success) {
     move(ref, TaskState::kSucceeded);
     for (const TaskRef child : dag_.children(ref)) {
-      // A child can be Cancelled by now, on its own account or another predecessor's; its counter goes on counting.
+      // A child may already be Cancelled, by a request or because of another predecessor; its counter is kept anyway.
       met(child, now);
     }
     return;
@@ -298,7 +297,7 @@ Roster::Checkpoint Roster::checkpoint(TaskRef ref) {
   Task& task = at(ref);
   ROTA_ASSERT(task.state == TaskState::kRunning, "task ", ref, " is ", to_string(task.state));
   if (task.stopping) return Checkpoint::kStop;
-  if (!task.pause_pending) return Checkpoint::kGoOn;
+  if (!task.pause_pending) return Checkpoint::kContinue;
   task.pause_pending = false;
   task.timer += 1;
   release(ref);
@@ -307,7 +306,7 @@ Roster::Checkpoint Roster::checkpoint(TaskRef ref) {
 }
 
 // ------------------------------------------------------------------------------------------------------------- timers
-// A task has one timer at most: of its backoff, or of its pause.
+// A task has at most one timer: for its backoff or for its pause.
 void Roster::arm(TaskRef ref, Moment due) {
   timers_.push_back({due, ref.value() - 1, ++at(ref).timer});
   std::push_heap(timers_.begin(), timers_.end());

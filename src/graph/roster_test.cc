@@ -1,4 +1,4 @@
-// The life of tasks, command by command, and on random histories against a model that recomputes everything.
+// The life cycle of tasks, command by command, and on random histories against a model that recomputes everything.
 #include "rota/graph/roster.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +32,7 @@ class RosterTest : public testing::Test {
     return task.ok() ? *task : TaskRef::none();
   }
   TaskRef pick() { return roster_.pick(now_).task; }
-  // Runs whatever may run until nothing may.
+  // Runs tasks until none may start.
   void run_all() {
     for (TaskRef task = pick(); !task.is_none(); task = pick()) roster_.finish(task, true, now_);
   }
@@ -108,7 +108,7 @@ TEST_F(RosterTest, APausedRunningTaskGivesItsSlotsBack) {
   EXPECT_TRUE(pick().is_none());
   EXPECT_EQ(*roster_.pause(a, now_), Roster::Pausing::kPending);
   EXPECT_EQ(state("a"), kRunning);
-  EXPECT_EQ(roster_.checkpoint(b), Roster::Checkpoint::kGoOn);
+  EXPECT_EQ(roster_.checkpoint(b), Roster::Checkpoint::kContinue);
   EXPECT_EQ(roster_.checkpoint(a), Roster::Checkpoint::kPark);
   EXPECT_EQ(roster_.paused_from(a), kRunning);
   EXPECT_EQ(pick(), c);
@@ -117,7 +117,7 @@ TEST_F(RosterTest, APausedRunningTaskGivesItsSlotsBack) {
   roster_.finish(c, true, now_);
   const Roster::Picked again = roster_.pick(now_);
   EXPECT_EQ(again.task, a);
-  EXPECT_TRUE(again.goes_on);
+  EXPECT_TRUE(again.resumes);
   EXPECT_EQ(roster_.attempts(a), 1U);
   roster_.finish(a, true, now_);
   EXPECT_EQ(state("a"), kSucceeded);
@@ -147,7 +147,7 @@ TEST_F(RosterTest, NoCheckpointInTimeCancels) {
   roster_.finish(b, true, now_);
 }
 
-// G-7: cancel is idempotent and for one task: of three siblings two go on.
+// G-7: cancel is idempotent and affects one task: of three siblings two continue.
 TEST_F(RosterTest, CancelReachesOneTaskAndItsDescendants) {
   const TaskRef root = add("root");
   add("s1", {"root"});
@@ -169,7 +169,7 @@ TEST_F(RosterTest, CancelReachesOneTaskAndItsDescendants) {
   EXPECT_EQ(roster_.cancel(root, now_).code(), ErrorCode::kFailedPrecondition);
 }
 
-// G-7: one that is parked at a checkpoint is cancelled by unwinding its body, without slots.
+// G-7: a task that is parked at a checkpoint is cancelled by unwinding its body, without slots.
 TEST_F(RosterTest, CancelOfAParkedTaskUnwindsIt) {
   const TaskRef a = add("a"), b = add("b"), c = add("c");
   EXPECT_EQ(pick(), a);
@@ -189,7 +189,7 @@ TEST_F(RosterTest, CancelOfAParkedTaskUnwindsIt) {
   EXPECT_EQ(roster_.resume(a, now_).code(), ErrorCode::kFailedPrecondition);
 }
 
-// G-6: failure reaches every descendant with the root cause; unrelated tasks go on.
+// G-6: failure reaches every descendant with the root cause; unrelated tasks continue.
 TEST_F(RosterTest, FailureReachesDescendantsAndNobodyElse) {
   const TaskRef a = add("a");
   add("other");
@@ -231,7 +231,7 @@ TEST_F(RosterTest, RetriesWithBackoff) {
   EXPECT_EQ(state("a"), kFailed);
   EXPECT_EQ(state("b"), kCancelled);
   EXPECT_EQ(roster_.attempts(a), 4U);
-  // By hand once more: what was cancelled on its account waits again.
+  // Retried by hand once more: the tasks that were cancelled because of it wait again.
   ASSERT_TRUE(roster_.retry(a, now_).ok());
   EXPECT_EQ(state("b"), kQueued);
   run_all();
@@ -240,7 +240,7 @@ TEST_F(RosterTest, RetriesWithBackoff) {
   EXPECT_EQ(roster_.retry(b, now_).code(), ErrorCode::kFailedPrecondition);
 }
 
-// G-6, G-8: a retry revives only what no other lost predecessor keeps cancelled.
+// G-6, G-8: a retry revives only tasks that no other failed or cancelled predecessor keeps cancelled.
 TEST_F(RosterTest, RetryRevivesWhatWasLostForItAlone) {
   const TaskRef a = add("a"), x = add("x");
   add("ax", {"a", "x"});
@@ -265,7 +265,7 @@ TEST_F(RosterTest, RetryRevivesWhatWasLostForItAlone) {
   EXPECT_EQ(state("ax"), kSucceeded);
 }
 
-// No recursion: a chain a million deep is cancelled as one.
+// No recursion: a chain of a million tasks is cancelled.
 TEST(Roster, AChainOfAMillionFailsFromItsHead) {
   Roster roster({.budget = {.cpu_slots_hard = 1}, .aging = {}, .pause = {}});
   constexpr std::size_t kTasks = 1'000'000;
@@ -286,7 +286,7 @@ TEST(Roster, AChainOfAMillionFailsFromItsHead) {
 }
 
 // ------------------------------------------------------------------------------------------------ against a model
-// The same life, told by recomputing: after every command each task's state follows from what it waits for.
+// The same life cycle, recomputed: after every command each task's state follows from what it waits for.
 class Model {
  public:
   struct Task {
@@ -363,7 +363,7 @@ class Model {
     if (task.state != kFailed) return false;
     task.state = kQueued;
     task.left = 1;
-    // All that was lost for want of a predecessor waits again; settle() takes back what is still lost.
+    // Every task that was cancelled because of a predecessor waits again; settle() cancels those that still must be.
     for (Task& other : tasks) {
       if (other.state == kCancelled && other.lost_by_need) {
         other.state = kQueued;
@@ -457,12 +457,12 @@ void random_history(std::uint64_t seed, int steps) {
       if (picked) {
         Model::Task& task = model.tasks[picked.task.value() - 1];
         ASSERT_EQ(task.state, kReady);
-        ASSERT_EQ(picked.goes_on, task.started);
+        ASSERT_EQ(picked.resumes, task.started);
         task.state = kRunning;
         if (!task.started) ++task.attempts;
         task.started = true;
       } else {
-        // Somebody else holds what is missing, or nothing is ready.
+        // Another task holds the missing resources, or nothing is ready.
         ASSERT_TRUE(roster.count(kReady) == 0 || roster.order().held().tasks > 0);
       }
     } else if (what == 8) {
@@ -471,7 +471,7 @@ void random_history(std::uint64_t seed, int steps) {
       Model::Task& task = model.tasks[i];
       ASSERT_EQ(answer, task.stopping  ? Roster::Checkpoint::kStop
                         : task.pausing ? Roster::Checkpoint::kPark
-                                       : Roster::Checkpoint::kGoOn);
+                                       : Roster::Checkpoint::kContinue);
       if (answer == Roster::Checkpoint::kPark) {
         task.pausing = false;
         task.state = kPaused;
@@ -489,8 +489,8 @@ void random_history(std::uint64_t seed, int steps) {
   }
 }
 
-// G-3, G-6, G-7, G-8: whatever order submit, pause, resume, cancel, retry, checkpoints, ends and time come in, every
-// task is in the state that the model gives it, and only legal transitions were made.
+// G-3, G-6, G-7, G-8: for any order of submit, pause, resume, cancel, retry, checkpoints, ends and time, every task is
+// in the state that the model computes, and only legal transitions were made.
 TEST(Roster, RandomHistoriesAgreeWithAModel) {
   for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
     ASSERT_NO_FATAL_FAILURE(random_history(seed, 300)) << "seed " << seed;

@@ -1,4 +1,4 @@
-// The life cycle as one table.
+// The life cycle as a table.
 #include "rota/graph/task.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace rota::graph {
 namespace {
 
-// G-7, G-8: exactly these changes of state are legal. Each row is what the table says of one state.
+// G-7, G-8: exactly these transitions are legal. Each row lists the successors of one state.
 TEST(TaskState, TheTableOfLegalTransitions) {
   const std::string expected[kTaskStateCount] = {"Queued: Ready Paused Cancelled",
                                                  "Ready: Running Paused Cancelled",

@@ -1,34 +1,26 @@
 #include "host/assignment.h"
 
 #include <string>
-#include <string_view>
 #include <utility>
 
-#include "fleet/json.h"
 #include "fleet/scope.h"
 
 namespace rota::host {
 
 using fleet::Execution;
 using fleet::State;
-using fleet::TaskId;
+using model::TaskId;
 
 namespace {
 
-// A workflow's file says what kind it is; for a payload of another origin, a command is what has something to run.
-bus::TaskKind kind_of(std::string_view payload) {
-  const std::string_view kind = fleet::json_member(payload, "kind");
-  if (kind.data() != nullptr) return kind == "\"handler\"" ? bus::TaskKind::kHandler : bus::TaskKind::kCommand;
-  return fleet::json_member(payload, "run").data() != nullptr ? bus::TaskKind::kCommand : bus::TaskKind::kHandler;
-}
-
-// The payload with the checkpoint of an earlier attempt in it.
-std::string with_checkpoint(std::string payload, const fleet::Task& task) {
-  if (task.extra == nullptr || task.extra->checkpoint.empty()) return payload;
-  if (fleet::json_member(payload, "checkpoint").data() != nullptr) return payload;  // It has put it there by itself.
-  const bool empty = fleet::json_members(payload).empty();
-  payload.insert(1, "\"checkpoint\":" + task.extra->checkpoint + (empty ? "" : ","));
-  return payload;
+model::TaskIdentity identity_of(const State& state, TaskId id) {
+  const fleet::Task& task = state.at(id);
+  const fleet::Workflow& workflow = state.at(id.workflow());
+  const model::Stage& stage = workflow.spec.stages[task.stage];
+  const std::uint32_t place = id.index() - workflow.stages[task.stage].first;
+  model::TaskIdentity identity{.workflow = workflow.spec.name, .stage = stage.name, .name = workflow.name_of(task)};
+  if (place < stage.items.size()) identity.item = stage.items[place];
+  return identity;
 }
 
 }  // namespace
@@ -37,42 +29,31 @@ const Execution* execution_of(const State& state, TaskId id) {
   const fleet::Task* task = state.find(id);
   const fleet::Worker* worker = task == nullptr ? nullptr : state.find(task->worker);
   if (worker == nullptr) return nullptr;
-  // From the newest on: most often it was just assigned.
+  // From the newest on, because the task was most often just assigned.
   for (auto at = worker->executions.rbegin(); at != worker->executions.rend(); ++at) {
     if (at->has(id)) return &*at;
   }
   return nullptr;
 }
 
-Result<bus::Assign> assignment(const State& state, const Execution& execution, std::uint64_t term) {
-  const fleet::Task& task = state.at(execution.lead);
-  ROTA_TRY_ASSIGN(std::string payload, fleet::resolved_payload(state, execution.lead));
-  bus::Assign assign;
-  assign.task = execution.lead.value();
-  assign.attempt = task.attempt;
+Result<model::Assign> assignment(const State& state, const Execution& execution, model::Term term) {
+  model::Assign assign;
+  assign.id = {execution.lead, state.at(execution.lead).attempt};
   assign.term = term;
-  assign.kind = kind_of(payload);
-  assign.type = state.at(execution.lead.workflow()).template_of(task).type;
-  assign.cpu_millis = static_cast<std::uint64_t>(execution.cpu_millis);
-  assign.memory_bytes = static_cast<std::uint64_t>(execution.memory_bytes);
-  assign.gpu_mask = execution.devices;
+  assign.identity = identity_of(state, execution.lead);
+  ROTA_TRY_ASSIGN(assign.spec, fleet::resolved_spec(state, execution.lead));
+  assign.resources = execution.held;
   if (execution.members.size() > 1) {
     for (const TaskId member : execution.members) {
-      ROTA_TRY_ASSIGN(const std::string own, fleet::resolved_payload(state, member));
-      assign.children.push_back(
-          {member.value(), state.at(member).attempt, std::string(fleet::json_member(own, "inputs"))});
+      const model::AttemptId id{member, state.at(member).attempt};
+      if (member == execution.lead) {
+        assign.merged.push_back({id, assign.spec.inputs});
+      } else {
+        ROTA_TRY_ASSIGN(model::TaskSpec own, fleet::resolved_spec(state, member));
+        assign.merged.push_back({id, std::move(own.inputs)});
+      }
     }
   }
-  if (fleet::json_member(payload, "cache").data() != nullptr) {
-    const fleet::Workflow& workflow = state.at(execution.lead.workflow());
-    const fleet::Stage& stage = workflow.spec.stages[task.stage];
-    assign.workflow = workflow.spec.name;
-    assign.stage = stage.name;
-    const std::uint32_t place = execution.lead.index() - workflow.stages[task.stage].first;
-    if (place < stage.items.size()) assign.item = stage.items[place];
-    assign.name = workflow.name_of(task);
-  }
-  assign.spec = with_checkpoint(std::move(payload), task);
   return assign;
 }
 

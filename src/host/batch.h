@@ -1,4 +1,4 @@
-// What goes in at the host's one end and out at the other (host.h has the picture).
+// The host's inputs and effects. host.h has the picture.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include "fleet/command.h"
 #include "fleet/event.h"
 #include "fleet/record.h"
+#include "model/message.h"
 #include "rota/fiber/sync.h"
 #include "rota/result.h"
 
@@ -22,7 +23,7 @@ class State;
 
 namespace rota::host {
 
-// A place for an answer. Whoever holds it last answers: if nobody did before, that the host is closed.
+// The place where a client waits for its answer. If it is destroyed without an answer, the client gets Closed.
 class Answer {
  public:
   struct Place {
@@ -53,7 +54,7 @@ class Answer {
 
 struct Inspection {
   std::function<void(const fleet::State&)> look;
-  bool durable = true;  // Answer when what it saw is.
+  bool durable = true;  // Answer only when everything that it saw is durable.
 };
 
 struct Input {
@@ -67,18 +68,19 @@ struct Answered {
 };
 struct ToSend {
   std::string worker;
-  bus::ToWorker message;
+  model::ToWorker message;
 };
-struct Said {
+// A report for the observer.
+struct Reported {
   std::string worker;
-  bus::Report report;
+  model::Report report;
 };
-using Effect = std::variant<fleet::Record, Answered, ToSend, Said>;
+using Effect = std::variant<fleet::Record, Answered, ToSend, Reported>;
 
 struct Batch {
-  std::uint64_t durable = 0;  // The record that must be.
+  std::uint64_t durable = 0;  // The effects are released when the record with this index is durable.
   std::vector<Effect> effects{};
-  std::uint64_t received = 0;  // The last message of a worker that is dealt with; 0: none.
+  std::uint64_t received = 0;  // The last worker's message that this batch has handled; 0: none.
 };
 
 }  // namespace rota::host

@@ -11,35 +11,29 @@
 namespace rota::host {
 
 using bus::ReportKind;
-using fleet::TaskId;
 using graph::TaskState;
+using model::TaskId;
 
 namespace {
 
-// A record is the command and its events; beyond the ledger's bound it could not be kept, so it must not be decided.
+// A record holds the command and its events. A command whose record could exceed the ledger's limit must be refused
+// before it is decided.
 constexpr std::size_t kMostCommandBytes = ledger::kMaxRecordBytes / 2;
 constexpr std::size_t kMostNoteBytes = 4096;
 
 Result<void> check_size(const fleet::Command& command) {
   if (!std::holds_alternative<fleet::SubmitWorkflow>(command)) return {};
   std::string bytes;
-  fleet::encode(command, bytes);
+  model::encode(command, bytes);
   if (bytes.size() <= kMostCommandBytes) return {};
   return Error{ErrorCode::kTooLarge, "the workflow has " + std::to_string(bytes.size()) +
-                                         " bytes, in the log's form; the most is " + std::to_string(kMostCommandBytes) +
-                                         ". Split it, or keep data in files"};
+                                         " bytes in the log's encoding; at most " + std::to_string(kMostCommandBytes) +
+                                         " are allowed. Split it, or keep its data in files"};
 }
 
-fleet::FailureKind kind_of(bus::FailureCause cause) {
-  switch (cause) {
-    case bus::FailureCause::kError:
-      break;
-    case bus::FailureCause::kTimeout:
-      return fleet::FailureKind::kTimeout;
-    case bus::FailureCause::kMemory:
-      return fleet::FailureKind::kMemory;
-  }
-  return fleet::FailureKind::kError;
+// The action that carries out a stop of the brain's at the worker.
+AttemptAction action_of(fleet::StopReason reason) {
+  return reason == fleet::StopReason::kCancel ? AttemptAction::kCancel : AttemptAction::kPreempt;
 }
 
 std::string_view name_of(const fleet::Command& command) {
@@ -53,7 +47,7 @@ Decider::Decider(const HostOptions& options, Recovered recovered)
       brain_(std::move(recovered.brain)),
       chain_(recovered.position.chain),
       awaited_(options.await_workers) {
-  brain_.set_term(recovered.position.term + 1);
+  brain_.set_term(recovered.position.term.next());
 }
 
 void Decider::begin(std::int64_t wall_ns) {
@@ -61,12 +55,12 @@ void Decider::begin(std::int64_t wall_ns) {
   if (options_.policy && *options_.policy != brain_.state().policy()) execute(fleet::SetPolicy{*options_.policy});
   if (options_.workers_end_with_host) return give_back_all();
   brain_.state().each_worker([&](const fleet::Worker& worker) {
-    if (worker.reachable && !worker.left) unsure_.insert(worker.spec.name);
+    if (worker.reachable && !worker.left) unheard_.insert(worker.spec.name);
   });
 }
 
-// They ended with the process. First none of them takes anything, so that what is given back does not go to the next
-// of them; then all is given back; then they are gone until they register.
+// The workers ended with the process. First all of them are disabled, so that a task that is given back is not assigned
+// to the next of them; then all tasks are given back; then the workers are lost until they register.
 void Decider::give_back_all() {
   std::vector<std::string> names;
   std::vector<fleet::ReportUndeliverable> running;
@@ -85,7 +79,7 @@ void Decider::give_back_all() {
   for (const fleet::ReportUndeliverable& report : running) execute(report);
   for (const std::string& name : names) execute(fleet::WorkerLost{name, "it ended with the host"});
   for (const std::string& name : enabled) execute(fleet::SetWorkerEnabled{name, true});
-  // Nobody is there to be told.
+  // No worker is there to receive a message.
   std::erase_if(batch_.effects, [](const Effect& effect) { return std::holds_alternative<ToSend>(effect); });
 }
 
@@ -103,7 +97,7 @@ void Decider::take(Input input, std::int64_t wall_ns) {
     batch_.effects.emplace_back(Answered{std::move(input.answer), fleet::Events{}});
   } else {
     const auto& delivery = std::get<bus::DeliveryFromWorker>(input.what);
-    hear(delivery);
+    handle(delivery);
     batch_.received = delivery.id;
   }
 }
@@ -127,95 +121,88 @@ Decider::Output Decider::finish(std::int64_t wall_ns) {
 
 ledger::Snapshot Decider::snapshot() const { return {index(), encode_snapshot(brain_, chain_)}; }
 
-void Decider::hear(const bus::DeliveryFromWorker& delivery) {
-  if (const auto unsure = unsure_.find(delivery.worker); unsure != unsure_.end()) {
-    unsure_.erase(unsure);
+void Decider::handle(const bus::DeliveryFromWorker& delivery) {
+  if (const auto unheard = unheard_.find(delivery.worker); unheard != unheard_.end()) {
+    unheard_.erase(unheard);
     const fleet::Worker* worker = brain_.state().find_worker(delivery.worker);
-    // One that registers tells us what it has.
-    if (worker != nullptr && !std::holds_alternative<bus::Register>(delivery.message)) tell_again(*worker);
+    // A registration says which attempts the worker has, and is handled by itself.
+    if (worker != nullptr && !std::holds_alternative<model::Register>(delivery.message)) resend(*worker);
   }
   std::visit([&](const auto& message) { on(delivery.worker, message); }, delivery.message);
 }
 
-fleet::WorkerSpec Decider::spec_of(const std::string& worker, const bus::Register& message) const {
-  fleet::WorkerSpec spec;
-  if (const auto known = options_.workers.find(worker); known != options_.workers.end()) {
-    spec = known->second;
-  } else {
-    spec.cpu_millis = static_cast<std::int64_t>(message.cpu_millis);
-    spec.memory_bytes = static_cast<std::int64_t>(message.memory_bytes);
-    spec.gpus.resize(message.gpus);
-  }
-  spec.name = worker;
-  return spec;
+bool Decider::is_registered(const std::string& worker, model::Incarnation incarnation) {
+  const fleet::Worker* known = brain_.state().find_worker(worker);
+  if (known != nullptr && (incarnation.is_none() || known->lives_as(incarnation))) return true;
+  // A message of an earlier life of this worker is late; its sender no longer exists.
+  if (known != nullptr && known->lived_as(incarnation)) return false;
+  send(worker, model::RegisterAgain{brain_.term()});
+  return false;
 }
 
-void Decider::on(const std::string& worker, const bus::Register& message) {
-  fleet::WorkerSpec spec = spec_of(worker, message);
+void Decider::on(const std::string& worker, const model::Register& message) {
   const fleet::Worker* known = brain_.state().find_worker(worker);
-  // The same process, after the bus was away, or the same message: it still has what it holds, and gets the rest again.
+  // The same process after an outage of the bus, or the same message twice: the worker still has its tasks, and is sent
+  // again what it may have missed.
   const bool again = known != nullptr && known->reachable && known->lives_as(message.incarnation);
-  const fleet::WorkerId id = known == nullptr ? fleet::WorkerId() : known->id;
-  execute(fleet::RegisterWorker{std::move(spec), {}, message.incarnation});
+  const model::WorkerId id = known == nullptr ? model::WorkerId() : known->id;
+  model::WorkerSpec spec = message.worker;
+  spec.name = worker;
+  execute(fleet::RegisterWorker{std::move(spec), message.caches, message.incarnation});
   known = brain_.state().find_worker(worker);
   if (known == nullptr) return;
-  if (again && known->id == id) tell_again(*known);
-  // What it still has, though it was given up when it was not heard: nobody waits for that.
-  for (const bus::Held& held : message.held) {
-    const TaskId task(held.task);
-    const fleet::Execution* execution = execution_of(brain_.state(), task);
-    const bool wanted = execution != nullptr && brain_.state().at(task).worker == known->id &&
-                        brain_.state().at(task).attempt == held.attempt;
-    if (!wanted) {
-      batch_.effects.emplace_back(
-          ToSend{worker, bus::Stop{held.task, held.attempt, brain_.term(), bus::StopKind::kCancel}});
-    }
+  if (again && known->id == id) resend(*known);
+  // Attempts that the brain gave up while the worker was silent are cancelled: their results would be ignored.
+  for (const model::AttemptId& held : message.held) {
+    const fleet::Execution* execution = execution_of(brain_.state(), held.task);
+    const bool wanted = execution != nullptr && brain_.state().at(held.task).worker == known->id &&
+                        brain_.state().at(held.task).attempt == held.attempt;
+    if (!wanted) send(worker, model::ControlAttempt{held, brain_.term(), AttemptAction::kCancel});
   }
   if (again || awaited_ == 0 || --awaited_ > 0) return;
   for (Input& input : std::exchange(held_, {})) take(std::move(input), wall_ns_);
 }
 
-void Decider::on(const std::string& worker, const bus::Heartbeat&) { heartbeats_.push_back(worker); }
+void Decider::on(const std::string& worker, const model::Heartbeat& message) {
+  if (is_registered(worker, message.incarnation)) heartbeats_.push_back(worker);
+}
 
-void Decider::on(const std::string& worker, const bus::Report& report) {
-  const TaskId task(report.task);
-  switch (report.kind) {
-    case ReportKind::kStarted:
-    case ReportKind::kProgress:
-    case ReportKind::kLog:
-    case ReportKind::kOutput:
-      break;
-    case ReportKind::kCheckpoint:
-      execute(fleet::ReportCheckpoint{task, report.attempt, report.json});
-      break;
-    case ReportKind::kCache:
-      execute(fleet::ReportCaches{worker, {report.text + ":" + report.json}});
-      break;
-    case ReportKind::kSucceeded:
-      execute(fleet::ReportSucceeded{task, report.attempt, report.json.empty() ? "null" : report.json, report.cached,
-                                     report.note.substr(0, kMostNoteBytes)});
-      break;
-    case ReportKind::kFailed:
-      execute(fleet::ReportFailed{task, report.attempt, kind_of(report.cause), report.text, false,
-                                  report.note.substr(0, kMostNoteBytes)});
-      break;
-    case ReportKind::kCancelled:
-    case ReportKind::kPreempted: {
-      // A worker that stops gives back what it runs without having been told to: nobody's failure.
-      const fleet::Task* found = brain_.state().find(task);
-      if (report.kind == ReportKind::kPreempted && found != nullptr && !found->stopping) {
-        execute(fleet::ReportUndeliverable{task, report.attempt});
-      } else {
-        execute(fleet::ReportStopped{task, report.attempt});
-      }
-      break;
-    }
+void Decider::on(const std::string& worker, const model::Leave& message) {
+  const fleet::Worker* known = brain_.state().find_worker(worker);
+  if (known == nullptr || (!message.incarnation.is_none() && !known->lives_as(message.incarnation))) return;
+  execute(fleet::DrainWorker{worker});
+}
+
+void Decider::on(const std::string& worker, const model::Report& report) {
+  std::visit(
+      [&](const auto& body) {
+        if constexpr (requires { on_report(worker, report.id, body); }) on_report(worker, report.id, body);
+      },
+      report.body);
+  batch_.effects.emplace_back(Reported{worker, report});
+  // A final report is acknowledged even if it was late, a duplicate or refused, or the worker would send it forever.
+  if (report.is_final()) send(worker, model::AcknowledgeReport{report.id, brain_.term()});
+}
+
+void Decider::on_report(const std::string&, const model::AttemptId& id, const model::Checkpoint& body) {
+  execute(fleet::ReportCheckpoint{id.task, id.attempt, body.json});
+}
+
+void Decider::on_report(const std::string& worker, const model::AttemptId&, const model::Cached& body) {
+  execute(fleet::ReportCaches{worker, {body.item}});
+}
+
+void Decider::on_report(const std::string& worker, const model::AttemptId& id, const model::Ended& body) {
+  const fleet::Task* task = brain_.state().find(id.task);
+  if (body.outcome.end == AttemptEnd::kPreempted && task != nullptr && !task->stopping) {
+    // The worker returned the task without being asked to: it is stopping. It must not get the task again.
+    if (brain_.state().at(task->worker).spec.name == worker) execute(fleet::DrainWorker{worker});
+    execute(fleet::ReportUndeliverable{id.task, id.attempt});
+    return;
   }
-  batch_.effects.emplace_back(Said{worker, report});
-  // Whatever came of it: late, twice or refused, it is known now.
-  if (is_final(report.kind)) {
-    batch_.effects.emplace_back(ToSend{worker, bus::Acknowledge{report.task, report.attempt, brain_.term()}});
-  }
+  fleet::ReportEnded ended{id.task, id.attempt, body.outcome};
+  if (ended.outcome.cache_note.size() > kMostNoteBytes) ended.outcome.cache_note.resize(kMostNoteBytes);
+  execute(std::move(ended));
 }
 
 // --------------------------------------------------------------------------------------------------------- decisions
@@ -228,7 +215,7 @@ void Decider::execute(fleet::Command command, Answer answer) {
     ROTA_LOG(kDebug, "refused", {"command", name}, {"why", events.error().message});
   }
   if (asked) batch_.effects.emplace_back(Answered{std::move(answer), std::move(events)});
-  // Each of them ends something that was just decided; they end when nothing more is decided.
+  // This ends: each follow-up ends an attempt that was just decided, and none of them is decided twice.
   while (!follow_ups_.empty()) {
     fleet::Command next = std::move(follow_ups_.front());
     follow_ups_.pop_front();
@@ -244,19 +231,20 @@ Result<fleet::Events> Decider::execute_one(fleet::Command command, bool wants_ev
   ROTA_TRY(brain_.execute(std::move(command), wall_ns_, record));
   fleet::Events events;
   if (record.index == 0) return events;
-  ledger::Record& bytes = records_.emplace_back();
+  ledger::RecordBytes& bytes = records_.emplace_back();
   bytes.index = record.index;
   chain_ = fleet::encode_record(record, chain_, bytes.bytes);
   if (wants_events) events = record.events;
   const std::size_t place = batch_.effects.size();
-  batch_.effects.emplace_back(fleet::Record{});  // In front of what follows from it.
-  effects_of(record);
+  batch_.effects.emplace_back(fleet::Record{});  // Before the effects that follow from it.
+  collect_effects(record);
   batch_.effects[place] = std::move(record);
   return events;
 }
 
-// After all events of the record are applied: a task that was assigned and taken back by one record is not told of.
-void Decider::effects_of(const fleet::Record& record) {
+// Runs after all events of the record are applied: a task that one record assigned and took back again causes no
+// message.
+void Decider::collect_effects(const fleet::Record& record) {
   const fleet::State& state = brain_.state();
   for (const fleet::Event& event : record.events) {
     if (const auto* assigned = std::get_if<fleet::TaskAssigned>(&event)) {
@@ -265,49 +253,54 @@ void Decider::effects_of(const fleet::Record& record) {
       if (!is_withheld(*execution)) assign(*execution, state.at(assigned->worker).spec.name);
     } else if (const auto* started = std::get_if<fleet::TaskStarted>(&event)) {
       const fleet::Execution* execution = execution_of(state, started->task);
-      if (execution == nullptr || execution->gpus == 0) continue;  // The worker has it, and starts it by itself.
+      if (execution == nullptr || execution->held.gpus == 0) continue;  // The worker has it already.
       assign(*execution, state.at(state.at(started->task).worker).spec.name);
     } else if (const auto* stop = std::get_if<fleet::StopRequested>(&event)) {
-      tell(stop->task, stop->reason == fleet::StopReason::kCancel ? bus::StopKind::kCancel : bus::StopKind::kPreempt);
+      control(stop->task, action_of(stop->reason));
     } else if (const auto* paused = std::get_if<fleet::TaskPaused>(&event)) {
-      if (state.at(paused->task).paused_from == TaskState::kRunning) tell(paused->task, bus::StopKind::kPause);
+      if (state.at(paused->task).paused_from == TaskState::kRunning) control(paused->task, AttemptAction::kPause);
     } else if (const auto* resumed = std::get_if<fleet::TaskResumed>(&event)) {
       const fleet::Task* task = state.find(resumed->task);
-      if (task != nullptr && task->state == TaskState::kRunning) tell(resumed->task, bus::StopKind::kResume);
+      if (task != nullptr && task->state == TaskState::kRunning) control(resumed->task, AttemptAction::kResume);
     }
   }
+}
+
+void Decider::send(const std::string& worker, model::ToWorker message) {
+  batch_.effects.emplace_back(ToSend{worker, std::move(message)});
 }
 
 void Decider::assign(const fleet::Execution& execution, const std::string& worker) {
-  Result<bus::Assign> message = assignment(brain_.state(), execution, brain_.term());
-  if (message.ok()) {
-    batch_.effects.emplace_back(ToSend{worker, std::move(*message)});
-    return;
-  }
+  Result<model::Assign> message = assignment(brain_.state(), execution, brain_.term());
+  if (message.ok()) return send(worker, std::move(*message));
   for (const TaskId member : execution.members) {
-    follow_ups_.emplace_back(fleet::ReportFailed{member, brain_.state().at(member).attempt,
-                                                 fleet::FailureKind::kReference, message.error().message, true});
+    fleet::ReportEnded failed{member, brain_.state().at(member).attempt, {}};
+    failed.outcome.failure = model::FailureKind::kReference;
+    failed.outcome.message = message.error().message;
+    failed.outcome.final = true;
+    follow_ups_.emplace_back(std::move(failed));
   }
 }
 
-void Decider::tell(TaskId id, bus::StopKind kind) {
+void Decider::control(TaskId id, AttemptAction action) {
   const fleet::State& state = brain_.state();
   const fleet::Task& task = state.at(id);
   const fleet::Execution* execution = execution_of(state, id);
-  if (execution == nullptr) return;  // It has ended within the same record.
-  if (is_withheld(*execution)) {     // Its worker has never heard of it: it is stopped as soon as it is told to.
-    if (kind == bus::StopKind::kCancel || kind == bus::StopKind::kPreempt) {
-      follow_ups_.emplace_back(fleet::ReportStopped{id, task.attempt});
+  if (execution == nullptr) return;  // It ended within the same record.
+  if (is_withheld(*execution)) {
+    // The worker does not know this execution, so a stop takes effect at once.
+    if (action == AttemptAction::kCancel || action == AttemptAction::kPreempt) {
+      fleet::ReportEnded stopped{id, task.attempt, {}};
+      stopped.outcome.end = action == AttemptAction::kCancel ? AttemptEnd::kCancelled : AttemptEnd::kPreempted;
+      follow_ups_.emplace_back(std::move(stopped));
     }
     return;
   }
-  batch_.effects.emplace_back(
-      ToSend{state.at(task.worker).spec.name, bus::Stop{id.value(), task.attempt, brain_.term(), kind}});
+  send(state.at(task.worker).spec.name, model::ControlAttempt{{id, task.attempt}, brain_.term(), action});
 }
 
-// Everything that it should have. Of a merged execution whose leading task has ended the worker has reported, and so it
-// has it.
-void Decider::tell_again(const fleet::Worker& worker) {
+// An execution whose leading task has ended is left out: the worker reported that end, so it knows the execution.
+void Decider::resend(const fleet::Worker& worker) {
   const fleet::State& state = brain_.state();
   for (const fleet::Execution& execution : worker.executions) {
     if (is_withheld(execution) || !execution.has(execution.lead)) continue;
@@ -315,9 +308,9 @@ void Decider::tell_again(const fleet::Worker& worker) {
     for (const TaskId member : execution.members) {
       const fleet::Task& task = state.at(member);
       if (task.stopping) {
-        tell(member, task.stop == fleet::StopReason::kCancel ? bus::StopKind::kCancel : bus::StopKind::kPreempt);
+        control(member, action_of(task.stop));
       } else if (task.state == TaskState::kPaused) {
-        tell(member, bus::StopKind::kPause);
+        control(member, AttemptAction::kPause);
       }
     }
   }

@@ -1,4 +1,4 @@
-// Decider: owns the brain. Inputs in, a batch of records and effects out; it waits for nothing.
+// Decider: owns the brain. It turns inputs into batches of records and effects, and never waits.
 //
 // Thread safety: none; one owner.
 #pragma once
@@ -20,51 +20,58 @@ class Decider {
  public:
   Decider(const HostOptions& options, Recovered recovered);
 
-  // What must be decided before anything else: the policy, and what became of the workers of an earlier life.
+  // Decides what comes before any input: the policy, and what happens to the workers of the previous host.
   void begin(std::int64_t wall_ns);
   void take(Input input, std::int64_t wall_ns);
-  // Timers that are due. False if nothing came of it.
+  // Lets due timers act. False if no event followed.
   bool tick(std::int64_t wall_ns);
-  // When tick() would lead to something.
+  // When the next timer is due.
   [[nodiscard]] std::int64_t next_due_ns() const { return brain_.next_due_ns(); }
 
-  // What has come together since the last time.
+  // The records and effects since the last call.
   struct Output {
-    std::vector<ledger::Record> records{};
+    std::vector<ledger::RecordBytes> records{};
     Batch batch{};
   };
   [[nodiscard]] Output finish(std::int64_t wall_ns);
-  [[nodiscard]] bool empty() const { return records_.empty() && batch_.effects.empty() && batch_.received == 0; }
-  // After the last record that finish() gave.
+  // The state after the last record that finish() returned.
   [[nodiscard]] ledger::Snapshot snapshot() const;
   [[nodiscard]] std::uint64_t index() const { return brain_.state().globals().index; }
 
  private:
-  void hear(const bus::DeliveryFromWorker& delivery);
-  void on(const std::string& worker, const bus::Register& message);
-  void on(const std::string& worker, const bus::Heartbeat& message);
-  void on(const std::string& worker, const bus::Report& message);
-  [[nodiscard]] fleet::WorkerSpec spec_of(const std::string& worker, const bus::Register& message) const;
-  // Executes, with what follows from it by itself. Errors are for a client that asked, or logged.
+  void handle(const bus::DeliveryFromWorker& delivery);
+  void on(const std::string& worker, const model::Register& message);
+  void on(const std::string& worker, const model::Heartbeat& message);
+  void on(const std::string& worker, const model::Leave& message);
+  void on(const std::string& worker, const model::Report& message);
+  void on_report(const std::string& worker, const model::AttemptId& id, const model::Checkpoint& body);
+  void on_report(const std::string& worker, const model::AttemptId& id, const model::Cached& body);
+  void on_report(const std::string& worker, const model::AttemptId& id, const model::Ended& body);
+  // Executes the command and the commands that follow from it. An error goes to the client that waits, or to the log.
   void execute(fleet::Command command, Answer answer = {});
   [[nodiscard]] Result<fleet::Events> execute_one(fleet::Command command, bool wants_events);
-  void effects_of(const fleet::Record& record);
+  void collect_effects(const fleet::Record& record);
   void assign(const fleet::Execution& execution, const std::string& worker);
-  void tell(fleet::TaskId task, bus::StopKind kind);
-  void tell_again(const fleet::Worker& worker);
+  void control(model::TaskId task, model::AttemptAction action);
+  void send(const std::string& worker, model::ToWorker message);
+  // Sends everything again that the worker should have: messages may have been lost with the previous host.
+  void resend(const fleet::Worker& worker);
   void give_back_all();
+  // True if the worker is registered with this incarnation; otherwise asks it to register.
+  [[nodiscard]] bool is_registered(const std::string& worker, model::Incarnation incarnation);
 
   const HostOptions& options_;
   fleet::Brain brain_;
   Hash128 chain_;
   std::int64_t wall_ns_ = 0;
-  std::vector<ledger::Record> records_;
+  std::vector<ledger::RecordBytes> records_;
   Batch batch_;
-  std::vector<std::string> heartbeats_;        // Of this batch: one command for all.
-  std::deque<fleet::Command> follow_ups_;      // What the host itself has to report about what was just decided.
-  std::size_t awaited_;                        // Workers, before a submission is looked at.
-  std::vector<Input> held_;                    // Submissions until then: one for each client that waits.
-  std::set<std::string, std::less<>> unsure_;  // Workers that have not spoken since the start.
+  std::vector<std::string> heartbeats_;    // Of this batch: one command for all of them.
+  std::deque<fleet::Command> follow_ups_;  // Commands that the host itself issues because of what was just decided.
+  std::size_t awaited_;                    // Workers that must register before a submission is decided.
+  std::vector<Input> held_;                // Submissions until then: one for each client that waits.
+  // Workers of the previous host that have not sent a message to this one yet.
+  std::set<std::string, std::less<>> unheard_;
 };
 
 }  // namespace rota::host

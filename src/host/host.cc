@@ -26,11 +26,11 @@ namespace {
 
 constexpr std::size_t kInputs = 4096;
 constexpr std::size_t kBatches = 64;        // Decided, and not yet durable.
-constexpr std::size_t kMostInBatch = 1024;  // Inputs.
+constexpr std::size_t kMostInBatch = 1024;  // Inputs per batch.
 constexpr nanoseconds kLong = std::chrono::hours(1);
-constexpr nanoseconds kRetryAfter = std::chrono::milliseconds(200);  // A bus that is away.
+constexpr nanoseconds kRetryAfter = std::chrono::milliseconds(200);  // While the bus is unavailable.
 constexpr nanoseconds kAcknowledgeAfter = std::chrono::milliseconds(100);
-constexpr nanoseconds kTickAgainAfter = std::chrono::milliseconds(10);  // After one that led to nothing.
+constexpr nanoseconds kTickAgainAfter = std::chrono::milliseconds(10);  // After a tick without an event.
 constexpr nanoseconds kLanesEnd = std::chrono::seconds(1);
 
 }  // namespace
@@ -47,11 +47,11 @@ struct Host::Body {
   fiber::Channel<Batch> batches{kBatches};
   fiber::Channel<ledger::Snapshot> snapshots{1};
   sync::Atomic<bool> snapshot_under_way{false};
-  sync::Atomic<std::uint64_t> dealt_with{0};  // Messages of workers up to this one may be acknowledged.
-  fiber::Event freed{};                       // Something has become so.
+  sync::Atomic<std::uint64_t> handled{0};  // Workers' messages up to this one may be acknowledged.
+  fiber::Event handled_more{};             // Set when `handled` advances.
   fiber::Nursery* nursery = nullptr;
   struct Lane {
-    fiber::Channel<bus::ToWorker> messages = fiber::Channel<bus::ToWorker>::unbounded();
+    fiber::Channel<model::ToWorker> messages = fiber::Channel<model::ToWorker>::unbounded();
     fiber::Task<void> task{};
   };
   std::map<std::string, Lane> lanes;  // The releaser's.
@@ -64,7 +64,7 @@ struct Host::Body {
   bool ran ROTA_GUARDED_BY(mutex) = false;
   Result<void> failure ROTA_GUARDED_BY(mutex);
 
-  // Ends everything: nothing is taken in or let out any more. The first reason counts.
+  // Stops everything: nothing is accepted or released any more. The first error is kept.
   void fail(Error error) {
     {
       const sync::MutexLock lock(mutex);
@@ -81,9 +81,9 @@ struct Host::Body {
   void decide(Decider& decider);
   bool hand_over(Decider& decider);
   void release();
-  void let_out(Batch& batch);
-  void send(const std::string& worker, bus::ToWorker message);
-  void run_lane(const std::string& worker, const fiber::Channel<bus::ToWorker>& messages);
+  void release_effects(Batch& batch);
+  void send(const std::string& worker, model::ToWorker message);
+  void run_lane(const std::string& worker, const fiber::Channel<model::ToWorker>& messages);
   void pump();
   void acknowledge();
   void save_snapshots();
@@ -99,7 +99,7 @@ Result<void> Host::run() {
     if (std::exchange(body_->ran, true)) return Error{ErrorCode::kFailedPrecondition, "this host has run already"};
   }
   Result<void> result = body_->run();
-  // Whoever asked and was not heard is answered by the loss of the question.
+  // Clients whose commands were not executed get Closed when their inputs are destroyed.
   body_->inputs.close();
   while (body_->inputs.try_receive().ok()) {
   }
@@ -158,8 +158,8 @@ Result<void> Host::Body::run() {
   return std::move(failure);
 }
 
-// Ends in this order: the decider has taken the last input; the releaser has let the last batch out; the lanes have
-// sent what they have, or that takes too long; the pump ends, and what is dealt with is acknowledged.
+// Shutdown happens in this order: the decider takes the last input; the releaser releases the last batch; the lanes
+// send what they have, for at most kLanesEnd; the pump ends, and the handled messages are acknowledged.
 void Host::Body::serve(Decider& decider, fiber::Nursery& scope) {
   nursery = &scope;
   fiber::Task<void> releaser = scope.spawn([this] { release(); });
@@ -183,7 +183,7 @@ void Host::Body::serve(Decider& decider, fiber::Nursery& scope) {
 // ------------------------------------------------------------------------------------------------------------ decide
 
 void Host::Body::decide(Decider& decider) {
-  bool fruitless = false;  // The last tick led to nothing.
+  bool fruitless = false;  // The last tick had no event.
   for (;;) {
     const std::int64_t now = wall_ns();
     const std::int64_t due = decider.next_due_ns();
@@ -194,7 +194,7 @@ void Host::Body::decide(Decider& decider) {
     if (input.ok()) decider.take(std::move(*input), wall_ns());
     fruitless = false;
     if (decider.next_due_ns() <= wall_ns()) fruitless = !decider.tick(wall_ns());
-    // What is there, and no waiting for more.
+    // Takes what is ready and does not wait for more.
     for (std::size_t taken = 1; taken < kMostInBatch; ++taken) {
       Result<Input> more = inputs.try_receive();
       if (!more.ok()) break;
@@ -204,7 +204,7 @@ void Host::Body::decide(Decider& decider) {
   }
 }
 
-// False: nothing is taken any more.
+// Returns false when the host must stop.
 bool Host::Body::hand_over(Decider& decider) {
   Decider::Output output = decider.finish(wall_ns());
   if (output.records.empty() && output.batch.effects.empty() && output.batch.received == 0) return true;
@@ -236,8 +236,8 @@ void Host::Body::save_snapshots() {
       if (saved.ok()) saved = ledger.save_snapshot(std::move(*snapshot));
       if (saved.ok() && options.compact) saved = ledger.compact(index);
       if (!saved.ok()) {
-        // Too large a state is no reason to stop: the log alone is enough.
-        ROTA_LOG(kWarn, "no snapshot", {"record", index}, {"why", saved.error().message});
+        // A failed snapshot is not a reason to stop: the log alone is enough.
+        ROTA_LOG(kWarn, "snapshot not saved", {"record", index}, {"why", saved.error().message});
       }
       snapshot_under_way.store(false);
     }
@@ -252,30 +252,30 @@ void Host::Body::release() {
     if (Result<void> durable = ledger.wait_durable(batch->durable); !durable.ok()) {
       return fail(std::move(durable).take_error());
     }
-    let_out(*batch);
+    release_effects(*batch);
   }
 }
 
-void Host::Body::let_out(Batch& batch) {
+void Host::Body::release_effects(Batch& batch) {
   for (Effect& effect : batch.effects) {
     if (const auto* record = std::get_if<fleet::Record>(&effect)) {
       if (observer != nullptr) observer->on_record(*record);
     } else if (auto* answered = std::get_if<Answered>(&effect)) {
       answered->answer.give(std::move(answered->result));
-    } else if (const auto* said = std::get_if<Said>(&effect)) {
-      if (observer != nullptr) observer->on_report(said->worker, said->report);
+    } else if (const auto* reported = std::get_if<Reported>(&effect)) {
+      if (observer != nullptr) observer->on_report(reported->worker, reported->report);
     } else {
       auto& to_send = std::get<ToSend>(effect);
       send(to_send.worker, std::move(to_send.message));
     }
   }
   if (batch.received != 0) {
-    dealt_with.store(batch.received);
-    freed.set();
+    handled.store(batch.received);
+    handled_more.set();
   }
 }
 
-void Host::Body::send(const std::string& worker, bus::ToWorker message) {
+void Host::Body::send(const std::string& worker, model::ToWorker message) {
   auto [place, added] = lanes.try_emplace(worker);
   Lane& lane = place->second;
   if (added) {
@@ -288,15 +288,15 @@ void Host::Body::send(const std::string& worker, bus::ToWorker message) {
   (void)lane.messages.send(std::move(message));
 }
 
-void Host::Body::run_lane(const std::string& worker, const fiber::Channel<bus::ToWorker>& messages) {
+void Host::Body::run_lane(const std::string& worker, const fiber::Channel<model::ToWorker>& messages) {
   try {
-    while (std::optional<bus::ToWorker> message = messages.receive()) {
+    while (std::optional<model::ToWorker> message = messages.receive()) {
       for (;;) {
         Result<void> sent = bus.send(worker, *message);
         if (sent.ok()) break;
         if (sent.code() == ErrorCode::kClosed || sent.code() == ErrorCode::kCancelled) return;
         if (sent.code() == ErrorCode::kNotFound) {
-          // The ledger knows a worker that this bus has never seen.
+          // The ledger knows this worker, but the bus has never seen it.
           if (!inputs.send(Input{fleet::WorkerLost{worker, sent.error().message}})) return;
           break;
         }
@@ -309,7 +309,7 @@ void Host::Body::run_lane(const std::string& worker, const fiber::Channel<bus::T
 
 // -------------------------------------------------------------------------------------------------------------- pump
 
-// The only one that receives and acknowledges, as the bus demands it.
+// The only task that receives and acknowledges, as the bus requires.
 void Host::Body::pump() {
   try {
     for (;;) {
@@ -319,8 +319,8 @@ void Host::Body::pump() {
         received = delivery->id;
         if (!inputs.send(Input{std::move(*delivery)})) return;
       } else if (delivery.code() == ErrorCode::kQueueFull) {
-        freed.reset();  // Before the look: whoever lets out after it sets it again.
-        if (dealt_with.load() == acknowledged) freed.wait();
+        handled_more.reset();  // Before the check: the releaser sets it after each advance.
+        if (handled.load() == acknowledged) handled_more.wait();
       } else if (delivery.code() == ErrorCode::kClosed || delivery.code() == ErrorCode::kCancelled) {
         return;
       } else if (delivery.code() != ErrorCode::kTimeout) {
@@ -332,9 +332,9 @@ void Host::Body::pump() {
 }
 
 void Host::Body::acknowledge() {
-  const std::uint64_t id = dealt_with.load();
+  const std::uint64_t id = handled.load();
   if (id == acknowledged) return;
-  // A failure only means that they come again.
+  // After a failure the bus delivers them again.
   if (bus.acknowledge(id).ok()) acknowledged = id;
 }
 

@@ -1,42 +1,40 @@
-// Host: the brain's body. Commands in, from clients and from workers; what was decided becomes durable; then, and only
-// then, what follows from it leaves: answers to clients, messages to workers, acknowledgements of what they said (L-1).
+// Host: runs the brain. Clients and workers send commands; the host decides them, makes the decisions durable, and only
+// then releases what follows from them: responses to clients, messages to workers, acknowledgements of reports (L-1).
 //
 //   clients ── execute() ─┐
 //   bus ──► pump ─────────┴► inputs ──► decider ── records ──► ledger
 //                                          │                      │ durable
-//                                          └── batches ──────► releaser ──► answers, the observer, acknowledgements
-//                                                                 └──► a lane for each worker ──► bus
+//                                          └── batches ──────► releaser ──► responses, the observer, acknowledgements
+//                                                                 └──► one lane per worker ──► bus
 //
-// Four kinds of tasks. The decider owns the brain: it takes what is there, without ever waiting for more, executes each
-// command, hands the records to the ledger and what follows from them, as one batch, to the releaser; so the next batch
-// is decided while the last one syncs. The releaser waits until a batch's last record is durable and lets its effects
-// out, batch after batch, in the order in which they were decided. The pump and the lanes touch the bus.
+// Four kinds of fiber tasks. The decider owns the brain: it takes the inputs that are ready, without waiting for more,
+// executes each command, hands the records to the ledger and their effects, as one batch, to the releaser. The next
+// batch is decided while the previous one syncs. The releaser waits until a batch's last record is durable and releases
+// its effects, batch by batch, in the order of the decisions. The pump and the lanes use the bus.
 //
 // Invariants:
-//   (1) An effect leaves after every record up to and including its own is durable.
-//   (2) Effects leave in the order of the decisions; for one worker, they arrive in that order.
-//   (3) A message of a worker is acknowledged after what was decided on it is durable; before that it would come again.
-//   (4) After an error of the ledger nothing leaves any more, and nothing is acknowledged.
-//   (5) No wait of the releaser is for a worker or a client: the lanes are unbounded. What is in them is bounded by
-//   what
-//       the brain has assigned to live workers and not heard the end of, a few messages each. So the ring of bounded
-//       queues (inputs, batches, the bus's) has no cycle of waits, however slow a worker reads.
+//   (1) An effect is released after every record up to and including its own is durable.
+//   (2) Effects are released in the order of the decisions; the messages to one worker arrive in that order.
+//   (3) A worker's message is acknowledged after the decision about it is durable; until then the bus delivers it
+//   again. (4) After an error of the ledger nothing is released and nothing is acknowledged. (5) The releaser never
+//   waits for a worker or a client, because the lanes are unbounded. Their content is bounded by
+//       what the brain has assigned to live workers and not seen the end of: a few messages per task. Therefore the
+//       ring of bounded queues (inputs, batches, the bus's own) has no cycle of waits, however slowly a worker reads.
 //
-// Recovery: run() begins with the ledger's snapshot and records. A worker that was there before and speaks again is
-// told once more what it should be running, since the last messages may have been lost with the host; it ignores what
-// it has. So is one whose registration comes a second time, which the incarnation in it tells: the crash may have been
-// before its acknowledgement. One that registers with another incarnation lost what it ran. The term rises with each
-// start, so that a message of the host before is known as such.
+// Recovery: run() starts from the ledger's snapshot and records. When a known worker sends a message again, the host
+// sends it once more what it should be running, because the last messages may have been lost with the previous host;
+// the worker ignores what it has. The same happens if a registration arrives a second time, which its incarnation
+// shows. A worker that registers with another incarnation has lost its tasks. The term increases with each start, so
+// that messages of the previous host are recognised.
 //
-// Time is the runtime's clock, so that a virtual one works: wall time is that of the start plus what has passed since,
-// and never less than what the ledger has seen.
+// Time is the runtime's clock, which may be virtual: wall time is the time at the start plus what has passed since, and
+// never less than the latest time in the ledger.
 //
-// Thread safety: execute(), inspect() and stop() from any task; run() once.
+// Thread safety: execute(), inspect(), peek() and stop() from any task; run() once.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,8 +44,8 @@
 #include "fleet/event.h"
 #include "fleet/policy.h"
 #include "fleet/record.h"
-#include "fleet/spec.h"
 #include "ledger/ledger.h"
+#include "model/message.h"
 #include "rota/result.h"
 
 namespace rota::fleet {
@@ -57,27 +55,24 @@ class State;
 namespace rota::host {
 
 struct HostOptions {
-  // Made the brain's if it has another one.
+  // Set in the brain at the start if the brain has another one.
   std::optional<fleet::Policy> policy{};
-  // What is known of a worker beside what it says of itself; by name.
-  std::map<std::string, fleet::WorkerSpec> workers{};
-  // Workers live in this process: what they ran when it ended is given back at the start, and no attempt is spent.
+  // The workers live in this process: at the start, the tasks that they had are given back without spending an attempt.
   bool workers_end_with_host = false;
-  // Submissions wait until so many workers have registered: without any, they would be refused.
+  // Submissions wait until this many workers have registered: without workers they would be refused.
   std::size_t await_workers = 0;
   std::uint64_t snapshot_every = 100'000;  // Records; 0: never.
-  bool compact = true;                     // After a snapshot, the records that it stands for.
-  std::optional<std::int64_t> wall_ns{};   // At the start; none: the system's.
+  bool compact = true;                     // Remove the records that a snapshot covers.
+  std::optional<std::int64_t> wall_ns{};   // Wall time at the start; none: the system clock's.
 };
 
-// Sees what is durable, in order. Called by one task at a time; what it does holds up all effects.
+// Sees what is durable, in order. Called by one task at a time; while it works, no effect is released.
 class HostObserver {
  public:
   virtual ~HostObserver() = default;
   virtual void on_record(const fleet::Record& record) { (void)record; }
-  // What workers say that is no command: that a task has started, its progress, its log, its output; and final reports,
-  // beside the record that they led to.
-  virtual void on_report(const std::string& worker, const bus::Report& report) { (void)worker, (void)report; }
+  // Every report of a worker: starts, progress, log lines and output, and final reports beside their records.
+  virtual void on_report(const std::string& worker, const model::Report& report) { (void)worker, (void)report; }
 };
 
 class Host {
@@ -88,18 +83,18 @@ class Host {
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
-  // Until stop(): ok, when all that was taken in until then is durable and out. Until the ledger fails: its error.
-  // Cancelled if the task is. FailedPrecondition if it ran before.
+  // Runs until stop(), and returns ok when everything accepted before that is durable and released. The ledger's error
+  // if the ledger fails; Cancelled if the task is cancelled; FailedPrecondition if the host ran before.
   Result<void> run();
   void stop();
 
-  // Waits until what was decided is durable. The events, none if nothing followed from it; or why it was refused.
-  // Closed if the host ended before that: it may have been done or not.
+  // Waits until the decision is durable. Returns its events (none if nothing followed from the command) or the reason
+  // why it was refused. Closed if the host ended first: then the command may have been executed or not.
   Result<fleet::Events> execute(fleet::Command command);
-  // Calls look(state) between two commands, and returns when all that it saw is durable. It must not wait,
-  // and must own what it uses: after a Cancelled it may still be called.
+  // Calls look(state) between two commands and returns when everything that it saw is durable. `look` must not wait and
+  // must own what it uses: it may still be called after this returned Cancelled.
   Result<void> inspect(std::function<void(const fleet::State&)> look);
-  // The same without waiting until it is durable: what it saw must have no effect outside of this process.
+  // The same without waiting for durability: what `look` saw must have no effect outside this process.
   Result<void> peek(std::function<void(const fleet::State&)> look);
 
  private:

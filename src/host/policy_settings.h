@@ -1,11 +1,12 @@
-// Every member of fleet::Policy as a setting: the one table of their names for flags, environment and files (H-4).
+// Every member of fleet::Policy as a setting: one table of names for flags, environment and files (H-4).
 //
 //   SettingsTable table;
 //   const PolicySettings rows(table);
 //   ... load_settings(table, ...) ...
 //   fleet::Policy policy = rows.policy(load.settings);
 //
-// Fractions are decimals here and billionths there; what is in seconds by its name is milliseconds there.
+// Fractions are decimals in a setting and billionths in the policy; a setting named _sec is in seconds, the policy in
+// milliseconds.
 //
 // Thread safety: as SettingsTable and Settings.
 #pragma once
@@ -21,11 +22,11 @@ namespace rota::host {
 
 class PolicySettings {
  public:
-  // Adds its rows. REQUIRES: the table outlives it.
+  // Adds the rows to the table. REQUIRES: the table outlives this object.
   explicit PolicySettings(SettingsTable& table);
 
   [[nodiscard]] fleet::Policy policy(const Settings& settings) const;
-  // Did somebody choose it?
+  // True if the value was given, and is not the default.
   [[nodiscard]] static bool is_set(const Settings& settings, Setting<std::int64_t> setting) {
     return settings.origin(setting).kind != SettingOrigin::Kind::kDefault;
   }

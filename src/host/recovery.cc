@@ -10,7 +10,7 @@ namespace rota::host {
 
 namespace {
 
-constexpr std::string_view kMagic = "rota host 1\n";
+constexpr std::string_view kMagic = "rota host 2\n";
 constexpr std::size_t kReadRecords = 10'000;
 
 }  // namespace
@@ -18,9 +18,9 @@ constexpr std::size_t kReadRecords = 10'000;
 Result<Recovered> decode_snapshot(const ledger::Snapshot& snapshot) {
   const std::string_view bytes = snapshot.bytes;
   const Error corrupt{ErrorCode::kCorrupt, "the snapshot after record " + std::to_string(snapshot.index) +
-                                               " is not one of a host, or of another version"};
+                                               " is not a snapshot of this version of the host"};
   if (!bytes.starts_with(kMagic)) return corrupt;
-  fleet::Decoder decoder(bytes.substr(kMagic.size()));
+  model::Decoder decoder(bytes.substr(kMagic.size()));
   Recovered recovered;
   std::string_view rest;
   if (!decoder.read(recovered.position.chain) || !decoder.raw(decoder.left(), rest)) return corrupt;
@@ -36,7 +36,7 @@ Result<Recovered> decode_snapshot(const ledger::Snapshot& snapshot) {
 
 std::string encode_snapshot(const fleet::Brain& brain, const Hash128& chain) {
   std::string bytes(kMagic);
-  fleet::encode(chain, bytes);
+  model::encode(chain, bytes);
   bytes += brain.snapshot();
   return bytes;
 }
@@ -49,12 +49,13 @@ Result<Recovered> recover(ledger::Ledger& ledger) {
   }
   const std::uint64_t last = ledger.last_index();
   while (recovered.position.index < last) {
-    ROTA_TRY_ASSIGN(const std::vector<ledger::Record> records, ledger.read(recovered.position.index + 1, kReadRecords));
+    ROTA_TRY_ASSIGN(const std::vector<ledger::RecordBytes> records,
+                    ledger.read(recovered.position.index + 1, kReadRecords));
     if (records.empty()) {
       return Error{ErrorCode::kCorrupt, "the ledger has no record " + std::to_string(recovered.position.index + 1) +
-                                            ", but says that its last is " + std::to_string(last)};
+                                            ", although its last record is " + std::to_string(last)};
     }
-    for (const ledger::Record& bytes : records) {
+    for (const ledger::RecordBytes& bytes : records) {
       ROTA_TRY_ASSIGN(const fleet::Record record, fleet::decode_record(bytes.bytes, recovered.position));
       ROTA_TRY(recovered.brain.apply(record));
     }

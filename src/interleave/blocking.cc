@@ -5,9 +5,9 @@
 // standard allows.
 //
 // A queue of waiters (of a futex word or a condition) orders all operations on it, like the kernel's lock on the
-// bucket. It gives no happens-before: the man page promises none, and code that needs it reads an atomic. But a
-// futex wait that comes after a wake (or another wait) of that word sees at least the values of the word that those
-// callers saw; without that every futex protocol would be broken. Which waiter a wake hits is left to chance.
+// bucket. It gives no happens-before: the man page promises none, and code that needs it reads an atomic. But a futex
+// wait that comes after a wake (or another wait) of that word sees at least the values of the word that those callers
+// saw; without that every futex protocol would be broken. Which waiter a wake reaches is a choice of the search.
 #include <algorithm>
 #include <utility>
 
@@ -60,7 +60,7 @@ ObjectId Engine::queue_of(ObjectId object) {
   return objects_[object].queue;
 }
 
-// The caller's operation takes its place in the order of all operations on the queue.
+// Gives the caller's operation its position in the order of all operations on the queue.
 // REQUIRES: committed to the memory model (it has its epoch).
 void Engine::queue_operation(ObjectId id) {
   Object& queue = objects_[id];
@@ -71,7 +71,7 @@ void Engine::queue_operation(ObjectId id) {
   queue.seen.join(model_.clock(running_));
 }
 
-// Sleeps until woken; false when the time ran out.
+// Sleeps until woken; false if the time ran out.
 bool Engine::sleep_in(ObjectId id, bool timed) {
   Thread& me = self();
   objects_[id].waiters.push_back(running_);
@@ -107,7 +107,7 @@ int Engine::wake_from(ObjectId id, int count) {
     if (waiting > static_cast<std::uint32_t>(count - woken)) pick = choose(waiting, (std::uint64_t{1} << waiting) - 1);
     const int who = waiters[pick];
     waiters.erase(waiters.begin() + static_cast<std::ptrdiff_t>(pick));
-    // Had its time run out first, this would have missed it; no event of its own will tell.
+    // If its time had run out first, it would have missed this; no event of its own will show that.
     if (thread(who).timed && thread(who).timeouts_left > 0) search_->report_race(self().turn.node, who);
     thread(who).status = Status::kReady;
     model_.add_cause(who, model_.cause(running_));
@@ -225,7 +225,7 @@ bool Engine::wait_on_condition(const void* condition, const void* mutex, bool ti
     line->detail = spurious ? "returns for no reason" : "sleeps";
     line->queue_id = queue;
   }
-  release_mutex(mutex_id, where);  // One step with going to sleep: nobody else can run in between.
+  release_mutex(mutex_id, where);  // One step with going to sleep: no other thread can run in between.
   const bool in_time = spurious || sleep_in(queue, timed);
   lock(mutex, where);
   return in_time;

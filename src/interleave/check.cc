@@ -1,4 +1,4 @@
-// check(): runs executions until the search is done or one fails, then tells the story.
+// check(): runs executions until the search is done or one fails, then writes the report.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -40,7 +40,7 @@ std::unique_ptr<Search> make_search(const Options& options) {
   return nullptr;
 }
 
-// The path to be replayed, from the options or the environment; false if none is wanted.
+// The path to replay, from the options or the environment; false if there is none.
 bool wanted_replay(const Options& options, std::string& path) {
   path = options.replay;
   const char* const variable = std::getenv("ROTA_INTERLEAVE_REPLAY");
@@ -134,7 +134,7 @@ Result check(const Options& options, const std::function<void(Execution&)>& body
     result.report = "interleave \"" + options.name + "\" ok: " + summary(options, result, spin_cut, candidates_cut);
     return result;
   }
-  // Once more, with a pen.
+  // Runs the failed execution again, recording a trace.
   const Path path = engine.path();
   result.path = format_path(path);
   Trace trace;

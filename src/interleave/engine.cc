@@ -172,7 +172,7 @@ void Engine::resume(int id) {
   Stack::switch_to(*me.stack, *next.stack);
 }
 
-// Joins whose thread has ended, and spinners that can see something new, can go on.
+// Joins whose thread has ended, and spinning threads that can see something new, can continue.
 bool Engine::wake_ready_threads() {
   bool any = false;
   for (int id = 0; id < thread_count_; ++id) {
@@ -206,12 +206,12 @@ ThreadMask Engine::enabled_threads(bool last_resort, SchedulePoint& point) {
   return point.enabled;
 }
 
-// Gives the processor to whoever should have it. The caller's status says what it waits for; returns when its turn
-// has come (at once if it is chosen itself).
+// Switches to the thread that should run next. The caller's status says what it waits for; returns when its turn has
+// come (at once if it is chosen itself).
 void Engine::dispatch() {
   for (;;) {
     if (wake_ready_threads()) {
-      // Run each up to its next operation. In which order is of no consequence.
+      // Run each thread up to its next operation. The order does not matter.
       int id = running_;
       if (self().status != Status::kReady) {
         for (id = 0; thread(id).status != Status::kReady;) ++id;
@@ -221,7 +221,7 @@ void Engine::dispatch() {
     }
     SchedulePoint point;
     if (enabled_threads(false, point) == 0) {
-      // Only spinners are left: let one go on (its loop may be bounded), but not for ever.
+      // Only spinning threads are left: let one continue (its loop may be bounded), but not forever.
       int spinner = -1;
       for (int i = 1; i <= thread_count_ && spinner < 0; ++i) {
         const int id = (running_ + i) % thread_count_;
@@ -291,7 +291,7 @@ std::uint32_t Engine::choose(std::uint32_t count, std::uint64_t allowed) {
   return pick;
 }
 
-// In a spin loop that repeats itself: the newest value, to come to an end, or (probing) the one of the last round.
+// In a spin loop that repeats itself: the newest value, so that it ends, or (probing) the one of the last round.
 std::uint32_t Engine::forced_choice() const {
   const Thread& me = threads_[static_cast<std::size_t>(running_)];
   if (me.probing == 0 || me.operation.object == kNoObject) return 0;
@@ -305,7 +305,7 @@ std::uint32_t Engine::forced_choice() const {
   return 0;
 }
 
-// Whose step, after the event, begins the way to an operation of the running thread that has these causes?
+// The thread whose step, after the event, leads to an operation of the running thread that has these causes.
 int Engine::first_step_after(std::size_t event, const Clock& cause) const {
   for (std::size_t i = event + 1; i < events_.size(); ++i) {
     if (cause.covers(events_[i].thread, events_[i].epoch)) return events_[i].thread;
@@ -366,7 +366,8 @@ void Engine::note_read(ObjectId object, std::uint32_t version, Value value) {
   me.round.push_back({object, value, version});
 }
 
-// Has another thread stored anything after what this one read in its last round, or gone to sleep where it woke none?
+// True if another thread has stored anything after what this one read in its last round, or has gone to sleep where
+// this one woke nobody.
 bool Engine::has_news(const Thread& t) const {
   const int id = static_cast<int>(&t - threads_.data());
   for (const SpinRead& read : t.last_round) {
@@ -386,9 +387,9 @@ bool Engine::has_news(const Thread& t) const {
 // repeat a round only options.free_spins times. Then, if there is something new that it could have read, the execution
 // is the same as one without the repetition, and redundant; if not, the thread is held until there is.
 //
-// That is right for a loop that goes on until it sees something else. One that gives up after some rounds does more
-// than repeat itself; it has to be given its rounds (free_spins), and we must not claim to have tried everything if
-// it was not. So a held thread that leaves its loop without having seen anything new sets spin_cut, and a redundant
+// That is right for a loop that continues until it sees something else. A loop that gives up after some rounds does
+// more than repeat itself: it needs its rounds (free_spins), and the search must not claim to be exhaustive if it did
+// not get them. So a held thread that leaves its loop without having seen anything new sets spin_cut, and a redundant
 // execution is used, once for each loop, to probe whether more repetitions end it.
 void Engine::pause(Where where) {
   step();

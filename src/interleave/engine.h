@@ -1,10 +1,9 @@
-// Runs one execution at a time: the threads, the objects they share, and what each operation does. The memory
-// model says what an operation may see, the search picks, the engine carries it out. sync_types.h is its only
-// customer besides check().
+// Runs one execution at a time: the threads, the objects they share, and the effect of each operation. The memory model
+// says what an operation may see, the search chooses, the engine carries it out. Only sync_types.h and check() use it.
 //
-// Each thread runs on until its next operation whose outcome depends on when it happens (a read, a lock, anything
-// on a queue of waiters); when all have got there, the search picks one. Stores, fences, unlocks and plain accesses
-// take effect at once (search.cc says why nothing is lost by it).
+// Each thread runs up to its next operation whose outcome depends on when it happens (a read, a lock, anything on a
+// queue of waiters); when all threads have reached one, the search picks a thread. Stores, fences, unlocks and plain
+// accesses take effect at once (search.cc explains why no execution is lost).
 //
 // Invariant: the thread that executes operation code is running_, on its own stack; the host stack runs only
 // between executions.
@@ -85,7 +84,7 @@ class Engine final : private OutcomeOracle {
  private:
   enum class Status : std::uint8_t {
     kUnused,
-    kReady,  // Can run on up to its next operation.
+    kReady,  // Can run up to its next operation.
     kRunning,
     kPending,  // At an operation that needs a turn.
     kWaiting,  // In a queue of waiters.
@@ -100,7 +99,7 @@ class Engine final : private OutcomeOracle {
     kExchange,  // Compare-exchange, try_lock.
     kLock,      // The same, but only when it succeeds.
     kWait,      // On the value of an atomic.
-    kQueue,     // On a queue only: wakes, waits on conditions, time-outs.
+    kQueue,     // Only on a queue: wakes, waits on conditions, timeouts.
   };
   struct Operation {
     Kind kind = Kind::kQueue;
@@ -109,42 +108,42 @@ class Engine final : private OutcomeOracle {
     std::memory_order order = std::memory_order_relaxed;
     std::memory_order failure = std::memory_order_relaxed;
     Value expected{};
-    bool may_fail = false;  // For no reason.
+    bool may_fail = false;  // Spuriously.
   };
   struct SpinRead {
     ObjectId object;
     Value value;
-    std::uint32_t version;  // The store read; for a queue, how many operations it had seen.
+    std::uint32_t version;  // The store read; for a queue, the number of operations it had seen.
   };
   struct Thread {
     std::unique_ptr<Stack> stack;
     ThreadEntry entry = nullptr;
     void* argument = nullptr;
     Status status = Status::kUnused;
-    Operation operation;  // At which it is kPending or kWaiting.
+    Operation operation;  // The operation at which it is kPending or kWaiting.
     Turn turn;
-    Where where;  // Of its last blocking operation.
+    Where where;  // The source position of its last blocking operation.
     int joining = -1;
     bool timed = false;
     bool timed_out = false;
     int spurious_left = 0;
     int timeouts_left = 0;
     int locks_held = 0;
-    // Spin loops: what was read in this round and the last, since the last cpu_pause().
+    // Spin loops: what was read in this round and the previous one, since the last cpu_pause().
     std::vector<SpinRead> round;
     std::vector<SpinRead> last_round;
     bool wrote_in_round = false;
     int same_rounds = 0;
     bool voluntary = false;
-    bool newest_only = false;  // It has been reading the same old values long enough.
-    int probing = 0;           // Rounds for which it is to go on reading them, to see whether its loop ends by itself.
-    bool held = false;         // It was kept from, or made to, repeat rounds: its loop must not end by itself.
+    bool newest_only = false;  // It has read the same old values long enough.
+    int probing = 0;    // Rounds for which it continues to read them, to see whether its loop ends without new values.
+    bool held = false;  // It was prevented from repeating rounds, or made to: its loop must not end without new values.
   };
   struct Event {
     int thread;
     Epoch epoch;
     int node;
-    bool modified;  // Took what it read away from others: a read-modify-write, or any operation on a queue.
+    bool modified;  // Made what it read unavailable to others: a read-modify-write, or any operation on a queue.
   };
   // A store to read; for a compare-exchange: as a success; for a futex wait: as the expected value.
   struct Choice {
@@ -172,11 +171,11 @@ class Engine final : private OutcomeOracle {
   // Choosing and recording.
   std::uint32_t choose(std::uint32_t count, std::uint64_t allowed);
   std::uint32_t forced_choice() const;
-  // All outcomes that the operation at which `id` stands has now, into choices_.
+  // Collects all outcomes that the pending operation of thread `id` has now into choices_.
   void collect_choices(int id);
   bool is_fresh(const Operation& operation, const Choice& choice, const Progress& since) const;
   bool has_fresh_outcome(int id, const Progress& since) override;
-  // Picks an outcome of the running thread's operation: the first choice of a turn.
+  // Chooses an outcome of the running thread's operation: the first choice of a turn.
   Choice choose_outcome();
   void record_event(ObjectId object, bool reads, bool modified, int node);
   void report_races(ObjectId object, bool wrote, const Clock* source_cause = nullptr);
@@ -216,7 +215,7 @@ class Engine final : private OutcomeOracle {
   std::vector<std::uint32_t> more_positions_;
   std::vector<Choice> choices_;
   int idle_rounds_ = 0;
-  std::set<std::pair<std::string, int>> endless_loops_;  // Where cpu_pause() is called in a loop found to be endless.
+  std::set<std::pair<std::string, int>> endless_loops_;  // Calls of cpu_pause() in loops that were found to be endless.
 };
 
 }  // namespace rota::interleave

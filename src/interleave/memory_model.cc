@@ -51,8 +51,8 @@ LocationId MemoryModel::create(int thread, Value initial, std::uint32_t event) {
   location.last_access = Clock{};
   location.creator = thread;
   location.created = touch(thread, location);
-  // Initialisation is not atomic: it is no event of S and carries no message. Who reads it must be ordered behind
-  // it anyway (constructed_for).
+  // Initialisation is not atomic: it is not an event of S and carries no message. A reader must be ordered after it
+  // anyway (constructed_for).
   Store first;
   first.value = initial;
   first.thread = thread;

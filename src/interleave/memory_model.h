@@ -1,7 +1,7 @@
-// The C++20 memory model as a machine: which stores may a load read, and where in the modification order may a
-// store go, so that the execution stays consistent? The caller picks one of the answers and commits it.
+// The C++20 memory model as a machine: which stores may a load read, and where in the modification order may a store be
+// placed, so that the execution stays consistent? The caller picks one of the answers and commits it.
 //
-// An execution is a graph: sequenced-before (sb), reads-from (rf), one modification order (mo) a location. This
+// An execution is a graph: sequenced-before (sb), reads-from (rf), one modification order (mo) per location. This
 // class generates every graph that
 //   - is consistent by [intro.races] and [atomics.order] of C++20 (coherence, atomicity of read-modify-writes,
 //     release sequences, fences, and the order S of seq_cst operations), and

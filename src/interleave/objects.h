@@ -1,7 +1,7 @@
 // The shared objects of one execution, found by their address.
 //
-// The checker keeps everything about an object here and nothing in the object, so that a use after destruction is
-// noticed without touching memory that is no longer the object's.
+// The checker keeps everything about an object here and nothing in the object itself, so a use after destruction is
+// noticed without touching freed memory.
 // Thread safety: none.
 #pragma once
 
@@ -28,11 +28,11 @@ struct Object {
   ObjectKind kind = ObjectKind::kAtomic;
   bool dead = false;
   std::uint8_t bytes = 0;
-  std::uint16_t ordinal = 0;  // Among its kind, for its name in traces.
+  std::uint16_t ordinal = 0;  // Number among its kind, for its name in traces.
   const void* address = nullptr;
   const char* name = nullptr;
   LocationId location = 0;              // Atomics and mutexes (0 free, 1 held).
-  ObjectId queue = kNoObject;           // Its queue of waiters, if it ever had one; for a queue: whose it is.
+  ObjectId queue = kNoObject;           // Its queue of waiters, if it ever had one; for a queue: its owner.
   std::vector<std::uint32_t> accesses;  // Events that read it (for a queue: all its operations).
 
   int owner = -1;  // Mutex.
@@ -47,7 +47,7 @@ struct Object {
   // Queue.
   std::vector<int> waiters;
   std::uint32_t operations = 0;
-  Clock seen;   // All that was known to those who operated on it: the kernel's lock on a futex orders that.
+  Clock seen;   // Everything known to the threads that operated on it, as the kernel's lock on a futex orders it.
   Clock cause;  // The same in sb + rf.
 
   void reset();
@@ -61,12 +61,12 @@ class ObjectTable {
   std::size_t size() const { return count_; }
   Object& operator[](ObjectId id) { return objects_[id]; }
   const Object& operator[](ObjectId id) const { return objects_[id]; }
-  // A new object; it replaces a dead one at the same address.
+  // Creates an object; it replaces a dead one at the same address.
   ObjectId add(ObjectKind kind, const void* address);
-  // An object that has no address of its own.
+  // Creates an object without an address.
   ObjectId add_hidden(ObjectKind kind);
   std::string name_of(ObjectId id) const;
-  // Dead ones are found too; kNoObject if there never was one.
+  // Also finds dead objects; kNoObject if there never was one.
   ObjectId find(ObjectKind kind, const void* address) const;
 
  private:

@@ -1,8 +1,8 @@
-// The search: who decides what happens next in an execution, and which execution comes next.
+// The search: decides what happens next in an execution, and which execution comes next.
 //
-// An execution asks two kinds of questions: which thread goes next, and which of n possible outcomes (the store
-// that a load reads, the place of a store, the waiter that is woken). The answers, one small number each, are its
-// path; the same path gives the same execution. A Search answers, and after each execution moves on.
+// An execution asks two kinds of questions: which thread runs next, and which of n possible outcomes occurs (the store
+// that a load reads, the place of a store, the waiter that is woken). The answers, one small number each, are its path;
+// the same path gives the same execution. A Search answers, and moves to the next path after each execution.
 //
 //   ExhaustiveSearch  depth first over all answers, with or without a preemption bound
 //   RandomSearch      seeded random walk, or PCT (random priorities, few change points)
@@ -20,14 +20,14 @@
 
 namespace rota::interleave {
 
-// How far the objects of a thread's next operation have come: stores made to the location, operations done on the
+// Progress of the objects of a thread's next operation: the number of stores to the location, and of operations on the
 // queue of waiters. An operation that was tried before can have a new outcome only if one of them grew.
 struct Progress {
   std::uint32_t stores = 0;
   std::uint32_t queue = 0;
 };
 
-// Who can say whether the thread's next operation has an outcome now that it did not have at `since`.
+// Tells whether the thread's next operation has an outcome now that it did not have at `since`.
 class OutcomeOracle {
  public:
   virtual ~OutcomeOracle() = default;
@@ -37,9 +37,9 @@ class OutcomeOracle {
 struct SchedulePoint {
   ThreadMask enabled = 0;
   int current = -1;        // The thread that ran last, if it is enabled, else -1.
-  bool voluntary = false;  // It asked to let others run: leaving it is no preemption.
-  // These could not go if anyone else could (time-outs when all wait). So nothing is independent of them, and nothing
-  // may be left out.
+  bool voluntary = false;  // It yielded voluntarily: leaving it is not a preemption.
+  // These threads can run only if no other can (timeouts when all wait). So nothing is independent of them, and nothing
+  // may be skipped.
   bool last_resort = false;
   std::array<Progress, kMaxThreads> progress{};
   OutcomeOracle* oracle = nullptr;
@@ -47,7 +47,7 @@ struct SchedulePoint {
 
 struct Turn {
   int thread = 0;
-  int node = -1;            // For report_race(); -1 when there was nothing to choose.
+  int node = -1;            // For report_race(); -1 if there was nothing to choose.
   bool only_fresh = false;  // Only outcomes that were not possible at `since` are to be tried.
   Progress since;
 };
@@ -58,12 +58,12 @@ class Search {
 
   virtual void begin() = 0;                                 // Before each execution.
   virtual Turn choose_thread(const SchedulePoint& at) = 0;  // REQUIRES: at.enabled != 0.
-  // One of 0 .. count-1 whose bit is in `allowed`. 0 is the plainest outcome.
+  // One of 0 .. count-1 whose bit is in `allowed`. 0 is the simplest outcome.
   virtual std::uint32_t choose_outcome(std::uint32_t count, std::uint64_t allowed) = 0;
-  // Moves to the next execution; false when there is none.
+  // Moves to the next execution; false if there is none.
   virtual bool advance() = 0;
 
-  // The operation chosen at `node` would have had another outcome had `thread` gone first.
+  // The operation chosen at `node` would have had another outcome if `thread` had run first.
   virtual void report_race(int node, int thread) {
     (void)node;
     (void)thread;
@@ -71,13 +71,13 @@ class Search {
   // The rest of this execution is a repetition: finish it without trying alternatives.
   virtual void mark_redundant() {}
   virtual bool redundant() const { return false; }
-  // All answers are given: ask even where the engine would know one.
+  // All answers are given in advance: ask even where the engine would know one.
   virtual bool replays() const { return false; }
-  // For the report: which execution was that?
+  // Describes the execution, for the report.
   virtual std::string describe() const { return ""; }
 
  protected:
-  // What to do when nothing is known better; the same in every search, so that paths may be cut short.
+  // The default answer; the same in every search, so that paths may be cut short.
   static int default_thread(const SchedulePoint& at) {
     if (at.current < 0) return __builtin_ctz(at.enabled);
     if (!at.voluntary) return at.current;
@@ -88,7 +88,7 @@ class Search {
 
 using Path = std::vector<std::uint8_t>;
 std::string format_path(const Path& path);
-// False if it is not a path.
+// False if the text is not a path.
 bool parse_path(const std::string& text, Path& path);
 
 std::unique_ptr<Search> make_exhaustive_search(int preemption_bound, bool reduction);

@@ -2,11 +2,10 @@
 //
 // All of the checker's threads run on one OS thread; a switch saves the callee-saved registers and costs a few
 // nanoseconds (x86-64, aarch64; ucontext elsewhere). AddressSanitizer and ThreadSanitizer are told about each.
-// The checker has its own switch so that it depends on nothing that it may one day have to check.
+// The checker has its own switch, so that it does not depend on code that it may have to check.
 //
-// A stack whose execution was abandoned in the middle (only failed executions are) is not used again. What its
-// frames own is leaked; under LeakSanitizer the stack is kept as well, so that this is known to be reachable.
-// Thread safety: none.
+// A stack whose execution was abandoned (only failed ones are) is not used again. Objects owned by its frames are
+// leaked; under LeakSanitizer the stack is kept as well, so that they are reachable. Thread safety: none.
 #pragma once
 
 #include <cstddef>
@@ -25,19 +24,19 @@ class Stack {
   Stack(const Stack&) = delete;
   Stack& operator=(const Stack&) = delete;
 
-  // The next switch_to() enters `entry(argument)`, which must never return: it ends by switching away for good.
+  // The next switch_to() enters `entry(argument)`, which must never return: it ends by a final switch to another stack.
   void prepare(Entry entry, void* argument);
   // Saves the caller's context in `from` and continues `to`.
   // REQUIRES: the caller runs on `from`.
   static void switch_to(Stack& from, Stack& to);
-  // There are frames on it that will never be left.
+  // Marks that it has frames that will never be left.
   void abandon();
 
  private:
   static void arrive();
   [[noreturn]] static void trampoline();
   void* pointer_ = nullptr;  // The saved stack pointer (or ucontext_t*).
-  char* memory_ = nullptr;   // Ours to unmap, or null.
+  char* memory_ = nullptr;   // To be unmapped by us, or null.
   void* bottom_ = nullptr;
   std::size_t bytes_ = 0;
   Entry entry_ = nullptr;

@@ -1,7 +1,7 @@
-// What sync::Atomic, sync::Plain, sync::Mutex and the others are under ROTA_INTERLEAVE=1: the same interfaces,
-// with every operation handed to the checker. Included by rota/detail/sync.h and base/sync.h; not for direct use.
+// The types sync::Atomic, sync::Plain, sync::Mutex and the others under ROTA_INTERLEAVE=1: the same interfaces, with
+// every operation passed to the checker. Included by rota/detail/sync.h and base/sync.h; not for direct use.
 //
-// Sizes and alignments are those of the real things, so that code which cares about layout compiles unchanged.
+// Sizes and alignments are those of the real types, so that code that depends on the layout compiles unchanged.
 // Thread safety: none; the checker's threads share one OS thread.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace rota::interleave {
 
-// Where the caller is, as a default argument.
+// The caller's source position, as a default argument.
 #define ROTA_INTERLEAVE_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 #define ROTA_INTERLEAVE_WHERE \
   ::rota::interleave::Where { file, line }
@@ -157,7 +157,7 @@ class Atomic {
     return done;
   }
 
-  alignas(std::atomic<T>) T unused_;  // The value lives in the checker.
+  alignas(std::atomic<T>) T unused_;  // The value is stored in the checker.
 };
 
 template <class T>

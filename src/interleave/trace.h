@@ -1,9 +1,8 @@
-// The story of a failed execution, for a person.
+// The trace of a failed execution, for people.
 //
-// Events are shown in an order in which plain sequential memory would have given the same values, if there is one:
-// then the bug is one of interleaving and reads like any debugger session. If there is none, the bug needs weak
-// memory; events are shown as they were run, and loads that returned an old value are marked.
-// Thread safety: none.
+// Events are shown in an order in which sequential memory would have given the same values, if there is one: then the
+// bug is one of interleaving. If there is none, the bug needs weak memory; events are shown in the order in which they
+// ran, and loads that returned an old value are marked. Thread safety: none.
 #pragma once
 
 #include <string>
@@ -24,7 +23,7 @@ struct TraceEntry {
   std::string detail;        // "= 1"
   StoreId read = kNoStore;   // The store that it read.
   StoreId wrote = kNoStore;  // The store that it made.
-  bool stale = false;        // A newer store was there.
+  bool stale = false;        // A newer store existed.
   int other = -1;            // The thread that it started or joined.
   bool queue = false;        // It is ordered with all others on the same queue
   bool plain = false;        // ... or with all accesses to the same variable.

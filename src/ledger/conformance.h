@@ -1,15 +1,15 @@
-// What every ledger must do, wherever it keeps its records (L-1). A new home passes this suite before anything else.
+// The test suite that every implementation of Ledger must pass (L-1).
 //
-//   struct MyHome {                                          // default-constructed for each test
-//     static constexpr bool kPersists = true;                // open() again finds what was durable
+//   struct MyLedger {                                        // default-constructed for each test
+//     static constexpr bool kPersists = true;                // open() again finds the durable records
 //     static constexpr bool kBacksUp = true;
-//     Result<std::unique_ptr<Ledger>> open(bool deterministic);  // The same place each time; `deterministic`: in that
-//     mode. Result<std::unique_ptr<Ledger>> open_backup(const std::string& path); std::string free_path(); // Where a
-//     backup may go. Only if kBacksUp.
+//     Result<std::unique_ptr<Ledger>> open(bool deterministic);  // Always the same place.
+//     Result<std::unique_ptr<Ledger>> open_backup(const std::string& path);  // Only if kBacksUp.
+//     std::string free_path();                                    // A path for a backup. Only if kBacksUp.
 //   };
-//   INSTANTIATE_TYPED_TEST_SUITE_P(Mine, LedgerConformance, MyHome);
+//   INSTANTIATE_TYPED_TEST_SUITE_P(Mine, LedgerConformance, MyLedger);
 //
-// Each test runs on a plain thread, in a fiber on two workers, and in deterministic mode.
+// Each test runs on a plain thread, in a fiber on two thread workers, and in deterministic mode.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,7 +30,8 @@
 
 namespace rota::ledger {
 
-inline void PrintTo(const Record& record, std::ostream* out) {  // NOLINT(readability-identifier-naming): GoogleTest's.
+inline void PrintTo(const RecordBytes& record,
+                    std::ostream* out) {  // NOLINT(readability-identifier-naming): GoogleTest's.
   *out << "record " << record.index << " of " << record.bytes.size() << " bytes";
 }
 
@@ -43,28 +44,28 @@ inline std::string test_bytes(std::uint64_t seed, std::size_t size) {
   bytes.resize(size);
   return bytes;
 }
-// Record `index` of every test: sizes from 0 to some hundred, and bytes that are nobody else's.
-inline Record test_record(std::uint64_t index) {
+// Record `index` of every test: sizes from 0 to some hundred bytes, with contents that no other record has.
+inline RecordBytes test_record(std::uint64_t index) {
   return {index, test_bytes(index, index % 7 == 0 ? 0 : index * 37 % 300)};
 }
-inline std::vector<Record> test_records(std::uint64_t from, std::uint64_t to) {
-  std::vector<Record> records;
+inline std::vector<RecordBytes> test_records(std::uint64_t from, std::uint64_t to) {
+  std::vector<RecordBytes> records;
   for (std::uint64_t index = from; index <= to; ++index) records.push_back(test_record(index));
   return records;
 }
-// A snapshot that no other index has, of `bytes` bytes.
+// A snapshot of `bytes` bytes with contents that no other index has.
 inline Snapshot test_snapshot(std::uint64_t index, std::size_t bytes = 5000) {
   return {index, test_bytes(index + 1'000'000, bytes)};
 }
-// Everything that a ledger has.
-inline std::vector<Record> all_records(Ledger& ledger) {
-  std::vector<Record> all;
+// Everything that a ledger holds.
+inline std::vector<RecordBytes> all_records(Ledger& ledger) {
+  std::vector<RecordBytes> all;
   for (std::uint64_t next = ledger.first_index(); next <= ledger.last_index();) {
-    Result<std::vector<Record>> some = ledger.read(next, 1000);
+    Result<std::vector<RecordBytes>> some = ledger.read(next, 1000);
     EXPECT_TRUE(some.ok()) << (some.ok() ? "" : some.error().to_string());
     if (!some.ok() || some->empty()) break;
     next += some->size();
-    for (Record& record : *some) all.push_back(std::move(record));
+    for (RecordBytes& record : *some) all.push_back(std::move(record));
   }
   return all;
 }
@@ -72,7 +73,7 @@ inline std::vector<Record> all_records(Ledger& ledger) {
 template <class Home>
 class LedgerConformance : public ::testing::Test {
  protected:
-  // Runs body(home, open) in each way, each time in a new place.
+  // Runs body(home, open) in each of the three ways, each time in a new place.
   template <class Body>
   void everywhere(Body&& body) {
     {
@@ -118,7 +119,7 @@ TYPED_TEST_P(LedgerConformance, ANewLedgerIsEmpty) {
   });
 }
 
-// What was appended comes back in order and byte by byte, from any place and in any portion.
+// Appended records are returned in order and byte for byte, from any index and in portions of any size.
 TYPED_TEST_P(LedgerConformance, RecordsComeBack) {
   this->everywhere([](TypeParam&, auto open) {
     const std::unique_ptr<Ledger> ledger = open();
@@ -135,22 +136,22 @@ TYPED_TEST_P(LedgerConformance, RecordsComeBack) {
   });
 }
 
-// A read ends before it becomes too large, and one record is always given.
+// A read ends before it becomes too large, and always returns at least one record.
 TYPED_TEST_P(LedgerConformance, AReadIsBounded) {
   TypeParam home;
   const std::unique_ptr<Ledger> ledger = home.open(false).value();
   const std::string large(kMaxRecordBytes, 'x');
-  ASSERT_TRUE(ledger->append(std::vector<Record>{{1, large}, {2, large}, {3, large}}).ok());
+  ASSERT_TRUE(ledger->append(std::vector<RecordBytes>{{1, large}, {2, large}, {3, large}}).ok());
   EXPECT_EQ(ledger->read(1, 10)->size(), kMaxReadBytes / kMaxRecordBytes);
   EXPECT_EQ(ledger->read(3, 10)->size(), 1U);
 }
 
-// A wrong index or size is refused with what was expected, and nothing has changed.
+// A wrong index or size is refused with the expected value, and nothing changes.
 TYPED_TEST_P(LedgerConformance, RefusalsChangeNothing) {
   this->everywhere([](TypeParam&, auto open) {
     const std::unique_ptr<Ledger> ledger = open();
     ASSERT_TRUE(ledger->append(test_records(1, 3)).ok());
-    const auto refused = [&](std::vector<Record> records, ErrorCode code) {
+    const auto refused = [&](std::vector<RecordBytes> records, ErrorCode code) {
       EXPECT_EQ(ledger->submit(records).code(), code);
       EXPECT_EQ(ledger->append(records).code(), code);
       EXPECT_EQ(ledger->submitted_index(), 3U);
@@ -168,7 +169,7 @@ TYPED_TEST_P(LedgerConformance, RefusalsChangeNothing) {
   });
 }
 
-// Submitted in several steps, then waited for at once, and in any order.
+// Records are submitted in several steps and then waited for, in any order.
 TYPED_TEST_P(LedgerConformance, SubmitAndWait) {
   this->everywhere([](TypeParam&, auto open) {
     const std::unique_ptr<Ledger> ledger = open();
@@ -183,7 +184,7 @@ TYPED_TEST_P(LedgerConformance, SubmitAndWait) {
   });
 }
 
-// Many tasks submit in turn and wait each for its own; what one was told is durable can be read by it.
+// Many tasks submit in turn and each waits for its own record; a task can read a record that it was told is durable.
 TYPED_TEST_P(LedgerConformance, ManyTasks) {
   const auto body = [](Ledger& ledger) {
     std::uint64_t next = 1;
@@ -239,7 +240,7 @@ TYPED_TEST_P(LedgerConformance, Snapshots) {
   });
 }
 
-// Never beyond the latest snapshot; the rest stays, and indices go on even if nothing was left.
+// Compaction never goes beyond the latest snapshot; later records stay, and indices continue even if none is left.
 TYPED_TEST_P(LedgerConformance, Compaction) {
   this->everywhere([](TypeParam&, auto open) {
     const std::unique_ptr<Ledger> ledger = open();
@@ -280,8 +281,8 @@ TYPED_TEST_P(LedgerConformance, ClosedIsClosed) {
   });
 }
 
-// After close() and opening again everything is as it was: records, their beginning, the snapshot. What was submitted
-// and not waited for is there as well.
+// After close() and another open() the records, their first index and the snapshot are unchanged. Records that were
+// submitted and not waited for are there as well.
 TYPED_TEST_P(LedgerConformance, OpenedAgain) {
   if (!TypeParam::kPersists) GTEST_SKIP() << "this home forgets";
   this->everywhere([](TypeParam&, auto open) {
@@ -302,7 +303,7 @@ TYPED_TEST_P(LedgerConformance, OpenedAgain) {
       ASSERT_TRUE(ledger->append(test_records(23, 23)).ok());
       ASSERT_TRUE(ledger->save_snapshot(test_snapshot(23)).ok());
       ASSERT_TRUE(ledger->compact(23).ok());
-    }  // Not closed: the destructor does it.
+    }  // Not closed explicitly: the destructor closes it.
     const std::unique_ptr<Ledger> ledger = open();
     EXPECT_EQ(ledger->first_index(), 24U);
     EXPECT_EQ(ledger->last_index(), 23U);
@@ -311,7 +312,7 @@ TYPED_TEST_P(LedgerConformance, OpenedAgain) {
   });
 }
 
-// A backup is a ledger like any other, as of its moment; where there is something already, that stays.
+// A backup is a ledger with the contents of one moment; an existing file is not overwritten.
 TYPED_TEST_P(LedgerConformance, Backup) {
   this->everywhere([](TypeParam& home, auto open) {
     const std::unique_ptr<Ledger> ledger = open();

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "fiber/io_error.h"
+#include "base/os_error.h"
 #include "ledger/disk_format.h"
 #include "ledger/sqlite_handle.h"
 
@@ -17,23 +17,21 @@ namespace rota::ledger::detail {
 
 namespace {
 
-using fiber::detail::os_error;
-
 Result<void> copy_all(const DiskOptions& options, const std::string& path) {
   ROTA_TRY_ASSIGN(const std::unique_ptr<Connection> from,
                   Connection::open(options.path, Connection::Mode::kRead, options.vfs));
-  // Whatever happens to this connection, the log is the writer's.
+  // This connection must never checkpoint: the log belongs to the writer.
   sqlite3_db_config(from->raw(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
   ROTA_TRY_ASSIGN(const std::unique_ptr<Connection> to, Connection::open(path, Connection::Mode::kCreate, options.vfs));
   ROTA_TRY(to->execute("PRAGMA synchronous = FULL"));
   sqlite3_backup* copy = sqlite3_backup_init(to->raw(), "main", from->raw(), "main");
   if (copy == nullptr) return to->error("backup");
-  // All pages in one step: one reading transaction, and so one moment.
+  // All pages in one step: one read transaction, and so the state of one moment.
   const int status = sqlite3_backup_step(copy, -1);
   if (sqlite3_backup_finish(copy) != SQLITE_OK || status != SQLITE_DONE) return to->error("backup");
-  // One file: without a log beside it.
+  // A single file, without a log beside it.
   ROTA_TRY(to->execute("PRAGMA journal_mode = DELETE"));
-  // A backup that was never read is none.
+  // A backup counts only if it has been read back.
   ROTA_TRY_ASSIGN(const FileContents contents, check_file(*to));
   (void)contents;
   return {};
@@ -61,10 +59,10 @@ Result<void> back_up(const DiskOptions& options, const std::string& path) {
   struct stat found{};
   if (path.empty()) return Error{ErrorCode::kInvalidArgument, "a backup needs a path"};
   if (::lstat(path.c_str(), &found) == 0) {
-    return Error{ErrorCode::kAlreadyExists, "no backup at " + path + ": there is something already; give another path"};
+    return Error{ErrorCode::kAlreadyExists, "cannot back up to " + path + ": it already exists; choose another path"};
   }
   const std::string partial = path + ".partial";
-  remove_with_companions(partial);  // Of a backup that a crash ended.
+  remove_with_companions(partial);  // Left by a backup that a crash interrupted.
   Result<void> done = copy_all(options, partial);
   if (done.ok() && options.rename(partial.c_str(), path.c_str()) != 0) {
     done = os_error(errno, "rename " + partial + " to " + path);

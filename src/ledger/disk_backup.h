@@ -1,4 +1,4 @@
-// A copy of a ledger's file that is being written to.
+// Makes a copy of a ledger's file while it is being written to.
 #pragma once
 
 #include <string>
@@ -8,8 +8,9 @@
 
 namespace rota::ledger::detail {
 
-// Copies what is committed when it begins to `path`: first to path.partial, synced and checked record by record, then
-// by renaming. AlreadyExists if there is something at `path`. A failure leaves neither. Blocks the calling thread.
+// Copies the transactions that are committed at its beginning to `path`: first to path.partial, synced and checked
+// record by record, then by renaming. AlreadyExists if `path` exists. A failure leaves neither file. Blocks the calling
+// thread.
 Result<void> back_up(const DiskOptions& options, const std::string& path);
 
 }  // namespace rota::ledger::detail

@@ -6,7 +6,7 @@ namespace {
 struct RelaxedHome : DiskHome {
   RelaxedHome() : DiskHome(TestFolder::Where::kMemory) { options.durability = Durability::kRelaxed; }
 };
-// Everything in the smallest steps there are.
+// All bounds as small as possible.
 struct SmallSteps : DiskHome {
   SmallSteps() : DiskHome(TestFolder::Where::kMemory) {
     options.checkpoint_pages = 1;
@@ -17,7 +17,7 @@ struct SmallSteps : DiskHome {
 
 using DiskHomes = ::testing::Types<DiskHome, RelaxedHome, SmallSteps>;
 
-// Contract: L-1. The ledger on disk does what every ledger does: durable, relaxed, and at its smallest bounds.
+// Contract: L-1. The ledger on disk passes the common suite: durable, relaxed, and with its smallest bounds.
 INSTANTIATE_TYPED_TEST_SUITE_P(Disk, LedgerConformance, DiskHomes);
 
 }  // namespace

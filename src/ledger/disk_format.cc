@@ -17,8 +17,8 @@ std::string hex(std::uint64_t value) {
 }
 
 Error corrupt(const Connection& connection, const std::string& sentence) {
-  return Error{ErrorCode::kCorrupt, connection.path() + ": " + sentence +
-                                        ". The ledger is not opened and nothing in it was changed; restore a backup"};
+  return Error{ErrorCode::kCorrupt,
+               connection.path() + ": " + sentence + ". The ledger was not opened or changed; restore a backup"};
 }
 Error corrupt_record(const Connection& connection, std::uint64_t index, const std::string& sentence) {
   return corrupt(connection, sentence).with("index", std::to_string(index));
@@ -39,10 +39,10 @@ Result<bool> check_identity(Connection& connection) {
   if (tables == 0 && application == 0) return false;
   if (application != kApplicationId) {
     return Error{ErrorCode::kInvalidArgument,
-                 connection.path() + ": an SQLite database, but no ledger of Rota; give another path"};
+                 connection.path() + ": is an SQLite database, but not a Rota ledger; choose another path"};
   }
   if (version == 0 || version > kFormatVersion) {
-    return Error{ErrorCode::kUnsupported, connection.path() + ": a ledger of format " + std::to_string(version) +
+    return Error{ErrorCode::kUnsupported, connection.path() + ": is a ledger of format " + std::to_string(version) +
                                               "; this version of Rota reads format " + std::to_string(kFormatVersion) +
                                               ". Use the version that wrote it, or a newer one"}
         .with("format", std::to_string(version));
@@ -119,7 +119,7 @@ Result<void> scan_records(Connection& connection, std::uint64_t from, std::uint6
   row.bind(1, from).bind(2, to);
   for (std::uint64_t expected = from;; ++expected) {
     Result<bool> more = row.step();
-    if (more.code() == ErrorCode::kCorrupt) {  // SQLite finds the page damaged.
+    if (more.code() == ErrorCode::kCorrupt) {  // SQLite found the page damaged.
       return corrupt_record(
           connection, expected,
           "the page with record " + std::to_string(expected) + " is damaged: " + more.error().message);
@@ -150,7 +150,7 @@ Result<FileContents> check_file(Connection& connection) {
                   connection.number("SELECT count(*) FROM (SELECT 1 FROM records WHERE idx <= " + std::to_string(base) +
                                     " LIMIT 1)"));
   if (before != 0) {
-    return corrupt(connection, "there are records up to " + std::to_string(base) + ", which were compacted away");
+    return corrupt(connection, "it contains records up to " + std::to_string(base) + ", which were compacted");
   }
   contents.last_index = base;
   ROTA_TRY(scan_records(connection, base + 1, static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()),
@@ -168,7 +168,7 @@ Result<FileContents> check_file(Connection& connection) {
   ROTA_TRY_ASSIGN(const std::optional<Snapshot> snapshot, read_snapshot(connection));
   contents.snapshot_index = snapshot ? snapshot->index : 0;
   if (contents.snapshot_index < base || contents.snapshot_index > contents.last_index) {
-    return corrupt(connection, "records up to " + std::to_string(base) + " were compacted away and the last one is " +
+    return corrupt(connection, "records up to " + std::to_string(base) + " were compacted and the last record is " +
                                    std::to_string(contents.last_index) + ", but the snapshot is of record " +
                                    std::to_string(contents.snapshot_index));
   }
@@ -176,7 +176,7 @@ Result<FileContents> check_file(Connection& connection) {
 }
 
 Result<void> refuse_damage(Connection& connection, const WalTail& tail, const Meta& meta) {
-  // Whoever wrote relaxed did not sync its transactions in order: several of them may be torn.
+  // A relaxed writer did not sync its transactions in order, so several of them may be torn.
   if (!tail.header_damaged && (!tail.middle_damaged || meta.relaxed)) return {};
   const std::string path = connection.path() + "-wal";
   const std::string what =
@@ -189,10 +189,9 @@ Result<void> refuse_damage(Connection& connection, const WalTail& tail, const Me
     expected = std::max(*found, meta.base) + 1;
     last = "record " + std::to_string(expected - 1);
   }
-  return Error{ErrorCode::kCorrupt, path + ": " + what + ". The last one before it is " + last +
+  return Error{ErrorCode::kCorrupt, path + ": " + what + ". The last record before it is " + last +
                                         "; expected at least record " + std::to_string(expected) +
-                                        " behind it. The ledger is not opened and nothing in it was changed; restore "
-                                        "a backup"}
+                                        " after it. The ledger was not opened or changed; restore a backup"}
       .with("index", std::to_string(expected))
       .with("offset", std::to_string(tail.header_damaged ? 0 : tail.damage_at));
 }

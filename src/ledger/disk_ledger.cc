@@ -8,23 +8,24 @@
 #include <utility>
 
 #include "base/log.h"
+#include "fiber/baton.h"
+#include "fiber/condition.h"
 #include "ledger/disk_backup.h"
 #include "ledger/disk_format.h"
 #include "ledger/disk_store.h"
 #include "ledger/file_lock.h"
-#include "ledger/signal.h"
 #include "rota/fiber/blocking.h"
 
 namespace rota::ledger {
 
 namespace detail {
 
-// Something long that the writer does in steps, between the groups. Its maker waits for it and may be gone before it is
-// done, if it was cancelled.
+// A long operation that the writer does in steps, between groups. Its caller waits for it, and may return before it is
+// done if it is cancelled.
 class Chore {
  public:
   virtual ~Chore() = default;
-  // True: there is more to do. By whoever has the writer's role.
+  // Does one step, under the writer's role. True: there is more to do.
   virtual Result<bool> step(DiskStore& store) = 0;
 
   bool done = false;  // Under the ledger's mutex.
@@ -71,13 +72,13 @@ class CompactChore final : public Chore {
 };
 
 constexpr std::chrono::microseconds kSpin{50};
-constexpr std::uint32_t kVainSpins = 4;   // After so many in a row,
-constexpr std::uint32_t kSpinAgain = 16;  // only every so many'th is tried.
+constexpr std::uint32_t kVainSpins = 4;   // After so many unsuccessful spins in a row,
+constexpr std::uint32_t kSpinAgain = 16;  // only one in this many is tried.
 
-// Runs what blocks on a helper thread if the caller is a task.
+// Runs a blocking function on a helper thread if the caller is a task.
 template <class F>
 auto off_worker(F&& f) -> decltype(f()) {
-  if (!in_task()) return f();
+  if (!fiber::in_task()) return f();
   return fiber::blocking(f);
 }
 
@@ -85,8 +86,9 @@ Result<void> check_options(const DiskOptions& options) {
   if (options.path.empty()) return Error{ErrorCode::kInvalidArgument, "a ledger on disk needs a path"};
   if (options.pending_bytes_max == 0 || options.checkpoint_pages == 0 || options.piece_bytes == 0 ||
       options.compact_records == 0) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "pending_bytes_max, checkpoint_pages, piece_bytes and compact_records of a ledger are above 0"};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        "pending_bytes_max, checkpoint_pages, piece_bytes and compact_records of a ledger must be greater than 0"};
   }
   return {};
 }
@@ -101,55 +103,55 @@ struct DiskState {
   void write() ROTA_REQUIRES(mutex);
   Result<void> step(Chore& chore) ROTA_REQUIRES(mutex);
   void run_writer() ROTA_EXCLUDES(mutex);
-  // Spins a moment for the next group: whoever was just told may decide the next record within microseconds, and waking
-  // a thread that sleeps costs as much as a fifth of a sync. Where that is in vain, as for records that come from
-  // processes which need the processor themselves, it is tried only now and then.
+  // Spins briefly for the next group: a caller that was just woken may decide the next record within microseconds, and
+  // waking a sleeping thread costs a fifth of a sync. If spinning is usually unsuccessful, as for records that come
+  // from processes which need the processor themselves, it is tried only now and then.
   void await_more() ROTA_REQUIRES(mutex);
   // Tells the writer's thread that there is work.
   void notify() ROTA_REQUIRES(mutex) {
     arrivals.fetch_add(1, std::memory_order_relaxed);  // Partner: await_more().
     work.notify_one();
   }
-  // What a change is refused with.
+  // The error with which a change is refused, if any.
   Result<void> check_open() const ROTA_REQUIRES(mutex) {
     if (failure) return *failure;
     if (closing) return closed_error();
-    if (options.writer == Writer::kThread && in_deterministic_task()) {
+    if (options.writer == Writer::kThread && fiber::in_deterministic_task()) {
       return Error{ErrorCode::kFailedPrecondition,
                    options.path + ": opened with Writer::kThread; deterministic mode needs Writer::kInPlace"};
     }
     return {};
   }
-  // One wait for something that the writer does; the caller looks again.
+  // Waits once for progress of the writer; the caller then checks its condition again.
   Result<void> wait() ROTA_REQUIRES(mutex);
-  // Has the chore done, and waits for it.
+  // Queues the chore and waits until it is done.
   Result<void> perform(const std::shared_ptr<Chore>& chore) ROTA_REQUIRES(mutex);
 
   const DiskOptions options;
   Recovery recovery;
   FileLock lock;
-  std::unique_ptr<DiskStore> store;  // (2)
+  std::unique_ptr<DiskStore> store;  // Invariant (2).
 
   mutable sync::Mutex mutex;
-  Signal changed;                           // With mutex: durable, failure, a chore's end, the writer's role.
-  sync::CondVar work;                       // With mutex: for the thread.
-  sync::Atomic<std::uint64_t> arrivals{0};  // Counts notify().
-  std::uint32_t vain_spins = 0;             // In a row, or left out since. The writer's alone.
+  fiber::Condition changed;                 // Waits for `durable`, `failure`, a chore's end, the writer's role.
+  sync::CondVar work;                       // Wakes the writer's thread.
+  sync::Atomic<std::uint64_t> arrivals{0};  // Counts calls of notify().
+  std::uint32_t vain_spins = 0;  // Unsuccessful spins in a row, or spins skipped since. Only the writer uses it.
   Batch queue ROTA_GUARDED_BY(mutex);
   Batch spare ROTA_GUARDED_BY(mutex);  // Keeps its memory for the next group.
   std::deque<std::shared_ptr<Chore>> chores ROTA_GUARDED_BY(mutex);
   std::uint64_t first ROTA_GUARDED_BY(mutex) = 1;
   std::uint64_t durable ROTA_GUARDED_BY(mutex) = 0;
   std::uint64_t submitted ROTA_GUARDED_BY(mutex) = 0;
-  std::uint64_t snapshot ROTA_GUARDED_BY(mutex) = 0;         // Of the latest one.
-  std::uint64_t snapshot_queued ROTA_GUARDED_BY(mutex) = 0;  // Of the newest one that was asked for.
+  std::uint64_t snapshot ROTA_GUARDED_BY(mutex) = 0;         // Index of the latest snapshot.
+  std::uint64_t snapshot_queued ROTA_GUARDED_BY(mutex) = 0;  // Index of the newest requested snapshot.
   bool writing ROTA_GUARDED_BY(mutex) = false;
-  bool closing ROTA_GUARDED_BY(mutex) = false;   // No more changes are taken.
-  bool stopping ROTA_GUARDED_BY(mutex) = false;  // The thread ends when there is nothing left to do.
+  bool closing ROTA_GUARDED_BY(mutex) = false;   // No more changes are accepted.
+  bool stopping ROTA_GUARDED_BY(mutex) = false;  // The thread ends when there is no work left.
   std::optional<Error> failure ROTA_GUARDED_BY(mutex);
   DiskLedger::Stats stats ROTA_GUARDED_BY(mutex);
 
-  sync::Mutex end_mutex;  // One close() at a time.
+  sync::Mutex end_mutex;  // Serialises close().
   std::optional<Result<void>> ended ROTA_GUARDED_BY(end_mutex);
 
   sync::Mutex read_mutex;
@@ -200,7 +202,7 @@ void DiskState::write() {
   }
   if (!done.ok()) {
     failure = std::move(done).take_error();
-    ROTA_LOG(kError, "the ledger cannot be written any more; open it again to recover", {"path", options.path},
+    ROTA_LOG(kError, "writing to the ledger failed; open it again to recover", {"path", options.path},
              {"error", failure->message}, {"last_record", durable});
   }
   group.bytes.clear();
@@ -226,7 +228,7 @@ void DiskState::await_more() {
   const std::uint64_t seen = arrivals.load(std::memory_order_relaxed);
   mutex.unlock();
   const Clock::time_point end = Clock::now() + kSpin;
-  // Relaxed: only a hint. What has arrived is looked at under the mutex.
+  // Relaxed: only a hint. The queue itself is checked under the mutex.
   while (arrivals.load(std::memory_order_relaxed) == seen && Clock::now() < end) sync::cpu_pause();
   vain_spins = arrivals.load(std::memory_order_relaxed) == seen ? vain_spins + 1 : 0;
   mutex.lock();
@@ -237,7 +239,7 @@ Result<void> DiskState::wait() {
     write();
     return {};
   }
-  return changed.wait(mutex);
+  return changed.wait(mutex, "the ledger's writer");
 }
 
 Result<void> DiskState::perform(const std::shared_ptr<Chore>& chore) {
@@ -254,8 +256,7 @@ Result<void> DiskState::perform(const std::shared_ptr<Chore>& chore) {
 
 using detail::off_worker;
 
-// --------------------------------------------------------------------------------------------------- opening and
-// ending
+// -------------------------------------------------------------------------------------------------- opening and ending
 
 DiskLedger::DiskLedger(const DiskOptions& options) : state_(std::make_unique<detail::DiskState>(options)) {}
 
@@ -268,7 +269,7 @@ Result<std::unique_ptr<DiskLedger>> DiskLedger::open(const DiskOptions& options)
 
 Result<void> DiskLedger::start() {
   detail::DiskState& s = *state_;
-  // Not to be closed unless all of it succeeds.
+  // If anything below fails, close() has nothing to do.
   const auto refused = [&](Error error) {
     const sync::MutexLock end_guard(s.end_mutex);
     s.ended.emplace();
@@ -283,7 +284,7 @@ Result<void> DiskLedger::start() {
   auto reader = detail::Connection::open(s.options.path, detail::Connection::Mode::kRead, s.options.vfs);
   if (!reader.ok()) return refused(std::move(reader).take_error());
   sqlite3_db_config(reader.value()->raw(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
-  // SQLite opens the log with the first read: now, so that reading works whatever happens to the disk later.
+  // SQLite opens the log at the first read. Read now, so that reading works even if the disk fails later.
   if (Result<detail::Meta> meta = detail::read_meta(**reader); !meta.ok()) return refused(std::move(meta).take_error());
 
   s.recovery = s.store->recovery();
@@ -300,7 +301,7 @@ Result<void> DiskLedger::start() {
   return {};
 }
 
-// What was submitted before is written, then the file is closed. After a failure nothing is written.
+// Writes the records that were submitted, then closes the file. After a failure nothing is written.
 Result<void> DiskLedger::end() {
   detail::DiskState& s = *state_;
   const sync::MutexLock end_guard(s.end_mutex);
@@ -314,7 +315,7 @@ Result<void> DiskLedger::end() {
   Result<void> outcome;
   {
     const sync::MutexLock guard(s.mutex);
-    while (s.has_work()) s.write();  // In place. A thread has done it.
+    while (s.has_work()) s.write();  // In place; a writer's thread has already done it.
     if (s.failure) outcome = *s.failure;
     s.changed.wake_all();
   }
@@ -340,24 +341,23 @@ DiskLedger::~DiskLedger() {
   }
 }
 
-// --------------------------------------------------------------------------------------------------------------
-// records
+// ------------------------------------------------------------------------------------------------------------- records
 
-Result<void> DiskLedger::submit(std::span<const Record> records) {
+Result<void> DiskLedger::submit(std::span<const RecordBytes> records) {
   detail::DiskState& s = *state_;
   const sync::MutexLock guard(s.mutex);
   ROTA_TRY(s.check_open());
   ROTA_TRY(detail::check_submit(records, s.submitted));
   if (records.empty()) return {};
   std::size_t bytes = 0;
-  for (const Record& record : records) bytes += record.bytes.size();
-  // What is larger than the bound alone goes through when nothing waits before it.
+  for (const RecordBytes& record : records) bytes += record.bytes.size();
+  // A submission that alone exceeds the bound is accepted when nothing is waiting.
   if (!s.queue.empty() && s.queue.bytes.size() + bytes > s.options.pending_bytes_max) {
     return Error{ErrorCode::kQueueFull, s.options.path + ": " + std::to_string(s.queue.bytes.size()) +
-                                            " bytes wait to be written; at most " +
-                                            std::to_string(s.options.pending_bytes_max) + " may"};
+                                            " bytes are waiting to be written; the limit is " +
+                                            std::to_string(s.options.pending_bytes_max)};
   }
-  for (const Record& record : records) s.queue.add(record.bytes);
+  for (const RecordBytes& record : records) s.queue.add(record.bytes);
   s.submitted += records.size();
   s.notify();
   return {};
@@ -374,19 +374,19 @@ Result<void> DiskLedger::wait_durable(std::uint64_t index) {
   return {};
 }
 
-Result<std::vector<Record>> DiskLedger::read(std::uint64_t from, std::size_t max_records) {
+Result<std::vector<RecordBytes>> DiskLedger::read(std::uint64_t from, std::size_t max_records) {
   detail::DiskState& s = *state_;
   const std::uint64_t last = last_index();
   ROTA_TRY(detail::check_read(from, first_index()));
-  if (from > last || max_records == 0) return std::vector<Record>();
-  return off_worker([&]() -> Result<std::vector<Record>> {
+  if (from > last || max_records == 0) return std::vector<RecordBytes>();
+  return off_worker([&]() -> Result<std::vector<RecordBytes>> {
     const sync::MutexLock read_guard(s.read_mutex);
     if (s.reader == nullptr) return detail::closed_error();
     detail::Connection& reader = *s.reader;
-    std::vector<Record> found;
+    std::vector<RecordBytes> found;
     std::size_t bytes = 0;
     ROTA_TRY(reader.transaction([&]() -> Result<void> {
-      // Compaction may have gone on since; meta is of the same moment as the records.
+      // Records may have been compacted since; meta is read in the same transaction as the records.
       ROTA_TRY_ASSIGN(const detail::Meta meta, detail::read_meta(reader));
       ROTA_TRY(detail::check_read(from, meta.base + 1));
       const std::uint64_t to = std::min<std::uint64_t>(last, from + std::min<std::uint64_t>(max_records, last) - 1);

@@ -1,26 +1,27 @@
-// DiskLedger: the log in one SQLite file, with group commit (L-2).
+// DiskLedger: the log in an SQLite file, with group commit (L-2).
 //
 //   submit() ──► queue ──┐                   ┌── wait_durable(), save_snapshot(), compact(): fibers and threads
 //                        ▼                   ▼
 //                 the writer's role ──► durable, changed
 //                        ▲
-//   save_snapshot(), compact() ──► chores, a step a round
+//   save_snapshot(), compact() ──► chores, one step per round
 //
-// Whoever has the writer's role takes all that is queued, commits it as one transaction, says so, does one step of the
-// oldest chore, and looks at the queue again. So what arrives while one group syncs is the next group, nothing waits
-// for a timer, and a long snapshot or compaction costs a record one step of it. With Writer::kThread the role is always
-// the thread's; with kInPlace whoever waits takes it while nobody has it.
+// The holder of the writer's role takes all queued records, commits them as one transaction, wakes the waiters, does
+// one step of the oldest chore, and checks the queue again. Therefore the records that arrive during one sync form the
+// next group, no timer is involved, and a long snapshot or compaction delays a record by one step only. With
+// Writer::kThread the ledger's thread always has the role; with kInPlace a waiting caller takes it if it is free.
 //
-// Reading has a connection of its own and sees what is committed; it is cut at what is durable all the same.
+// Reading uses its own connection, which sees committed transactions; results are limited to the durable records.
 //
 // Invariants, under DiskState's mutex:
 //   (1) durable <= submitted; the queue and the group that is being written are durable + 1 ... submitted
-//   (2) only the one that has set `writing` touches the store
-//   (3) once there is a failure nothing is written any more, and durable stays
+//   (2) only the thread that has set `writing` touches the store
+//   (3) after a failure nothing is written any more, and `durable` does not change
 //   (4) the thread sleeps only while has_work() is false and `stopping` is not set; both change under the mutex, and
-//       whoever changes them notifies `work`
-// Bounds: the queue by pending_bytes_max (submit() is refused); the chores by their callers, each of which waits for
-// its own. Thread safety: as Ledger.
+//   each
+//       such change notifies `work`
+// Bounds: pending_bytes_max bounds the queue (submit() is refused); each chore has a caller that waits for it.
+// Thread safety: as Ledger.
 #pragma once
 
 #include <memory>
@@ -38,19 +39,19 @@ struct DiskState;  // disk_ledger.cc
 
 class DiskLedger final : public Ledger {
  public:
-  // Makes the file if there is none. Recovers: checks every record, cuts a torn tail off, refuses a damaged file.
+  // Creates the file if there is none. Recovers: checks every record, removes a torn tail, refuses a damaged file.
   //   Conflict     another process has it open; the message says which
   //   Corrupt      with the position: the details have index, and offset if it is in the write-ahead log
   //   DataLoss     the end of the file is missing
-  //   Unsupported  it is of a newer format
-  //   and what the system has to say: NotFound, PermissionDenied, NoSpace, IoError
+  //   Unsupported  the file has a newer format
+  //   and errors of the system: NotFound, PermissionDenied, NoSpace, IoError
   static Result<std::unique_ptr<DiskLedger>> open(const DiskOptions& options);
-  // close(), with an error logged. Blocks its thread.
+  // Calls close() and logs an error. Blocks its thread.
   ~DiskLedger() override;
 
-  Result<void> submit(std::span<const Record> records) override;
+  Result<void> submit(std::span<const RecordBytes> records) override;
   Result<void> wait_durable(std::uint64_t index) override;
-  Result<std::vector<Record>> read(std::uint64_t from, std::size_t max_records) override;
+  Result<std::vector<RecordBytes>> read(std::uint64_t from, std::size_t max_records) override;
   [[nodiscard]] std::uint64_t first_index() const override;
   [[nodiscard]] std::uint64_t last_index() const override;
   [[nodiscard]] std::uint64_t submitted_index() const override;
@@ -63,9 +64,9 @@ class DiskLedger final : public Ledger {
   [[nodiscard]] const Recovery& recovery() const;
 
   struct Stats {
-    std::uint64_t groups = 0;         // Transactions with records in them.
-    std::uint64_t records = 0;        // In those.
-    std::uint64_t largest_group = 0;  // Records.
+    std::uint64_t groups = 0;         // Transactions that contained records.
+    std::uint64_t records = 0;        // Records in those transactions.
+    std::uint64_t largest_group = 0;  // In records.
     std::uint64_t checkpoints = 0;
   };
   [[nodiscard]] Stats stats() const;

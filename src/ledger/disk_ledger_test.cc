@@ -1,4 +1,4 @@
-// The ledger on disk beyond what every ledger does: groups, damage, locks, versions, bounds.
+// The ledger on disk, beyond the common suite: groups, damage, locks, versions, bounds.
 #include "ledger/disk_ledger.h"
 
 #include <sqlite3.h>
@@ -52,7 +52,7 @@ constexpr std::size_t kFrame = 24 + 4096;
 
 // ------------------------------------------------------------------------------------------------------- group commit
 
-// Contract: L-2. What is submitted while nobody writes becomes one transaction with one sync.
+// Contract: L-2. Records that are submitted while nothing is written become one transaction with one sync.
 TEST_F(DiskLedgerTest, AGroupIsOneSync) {
   FaultVfs vfs;
   options_.vfs = vfs.name();
@@ -71,7 +71,7 @@ TEST_F(DiskLedgerTest, AGroupIsOneSync) {
   EXPECT_EQ(ledger->stats().largest_group, 100U);
 }
 
-// Contract: L-2. While one group syncs, the next forms: all that arrives meanwhile is one group.
+// Contract: L-2. The records that arrive while one group syncs form the next group.
 TEST_F(DiskLedgerTest, GroupsFormWhileTheLastOneSyncs) {
   FaultVfs vfs;
   options_.vfs = vfs.name();
@@ -90,7 +90,7 @@ TEST_F(DiskLedgerTest, GroupsFormWhileTheLastOneSyncs) {
           EXPECT_EQ(*ledger->read(index, 1), test_records(index, index));
         });
       }
-      // L-1: nobody is answered, and nothing can be read, before its sync.
+      // L-1: nobody gets an answer, and nothing can be read, before its sync.
       EXPECT_EQ(ledger->last_index(), 1U);
       EXPECT_TRUE(ledger->read(2, 10)->empty());
       vfs.hold_syncs(false);
@@ -100,22 +100,23 @@ TEST_F(DiskLedgerTest, GroupsFormWhileTheLastOneSyncs) {
   EXPECT_EQ(ledger->stats().largest_group, 58U);
 }
 
-// At its bound the queue takes nothing more and says so; append() waits instead.
+// A full queue refuses records with QueueFull; append() waits instead.
 TEST_F(DiskLedgerTest, TheQueueIsBounded) {
   options_.writer = Writer::kInPlace;
   options_.pending_bytes_max = 1000;
   const std::unique_ptr<DiskLedger> ledger = open().value();
-  const auto record = [](std::uint64_t index) { return std::vector<Record>{{index, std::string(400, 'x')}}; };
+  const auto record = [](std::uint64_t index) { return std::vector<RecordBytes>{{index, std::string(400, 'x')}}; };
   ASSERT_TRUE(ledger->submit(record(1)).ok());
   ASSERT_TRUE(ledger->submit(record(2)).ok());
   EXPECT_EQ(ledger->submit(record(3)).code(), ErrorCode::kQueueFull);
   EXPECT_EQ(ledger->submitted_index(), 2U);
   ASSERT_TRUE(ledger->append(record(3)).ok());
-  ASSERT_TRUE(ledger->append(std::vector<Record>{{4, std::string(5000, 'x')}}).ok());  // Larger than the bound alone.
+  ASSERT_TRUE(
+      ledger->append(std::vector<RecordBytes>{{4, std::string(5000, 'x')}}).ok());  // Larger than the bound alone.
   EXPECT_EQ(ledger->last_index(), 4U);
 }
 
-// A task that is cancelled while it waits goes on at once; its record becomes durable all the same.
+// A task that is cancelled while it waits returns at once; its record becomes durable anyway.
 TEST_F(DiskLedgerTest, AWaitCanBeCancelled) {
   const std::unique_ptr<DiskLedger> ledger = open().value();
   fiber::Runtime runtime({.worker_count = 2});
@@ -135,7 +136,7 @@ TEST_F(DiskLedgerTest, AWaitCanBeCancelled) {
   EXPECT_EQ(all_records(*ledger), test_records(1, 200));
 }
 
-// A thread that writes would end waits that deterministic mode knows nothing of: refused, with the remedy.
+// A writer thread would end waits that deterministic mode does not control, so it is refused, with the remedy.
 TEST_F(DiskLedgerTest, DeterministicModeNeedsAWriterInPlace) {
   const std::unique_ptr<DiskLedger> ledger = open().value();
   fiber::Runtime runtime({.worker_count = 1, .deterministic_seed = 1});
@@ -148,8 +149,8 @@ TEST_F(DiskLedgerTest, DeterministicModeNeedsAWriterInPlace) {
 
 // ------------------------------------------------------------------------------------------------------------- damage
 
-// Contract: L-2. However much of the last transaction's bytes is missing from the write-ahead log, it is cut off and
-// reported, and all before it is there.
+// Contract: L-2. However many bytes of the last transaction are missing from the write-ahead log, it is removed and
+// reported, and everything before it is there.
 TEST_F(DiskLedgerTest, ATornTailIsCutAndReported) {
   make_crashed(20);
   const std::string log = file_bytes(folder_ / "crashed-wal");
@@ -164,10 +165,10 @@ TEST_F(DiskLedgerTest, ATornTailIsCutAndReported) {
     EXPECT_EQ(all_records(*ledger), test_records(1, 19));
     EXPECT_EQ(ledger->recovery().last_index, 19U);
     EXPECT_EQ(ledger->recovery().torn_bytes, size - last_frame);
-    EXPECT_TRUE(lines.contains("torn tail was cut off"));
+    EXPECT_TRUE(lines.contains("removed a torn tail"));
     ASSERT_TRUE(ledger->append(test_records(20, 21)).ok());
   }
-  // Whole: nothing to report.
+  // A complete log: nothing to report.
   write_file(folder_ / "crashed", main);
   write_file(folder_ / "crashed-wal", log);
   const LogCapture lines;
@@ -177,8 +178,9 @@ TEST_F(DiskLedgerTest, ATornTailIsCutAndReported) {
   EXPECT_FALSE(lines.contains("torn"));
 }
 
-// Contract: L-2. One bit anywhere before the last transactions of the write-ahead log, which SQLite would take for its
-// end: the ledger refuses to start, names the place, and changes nothing; with the bit put right all is there.
+// Contract: L-2. One flipped bit anywhere before the last transactions of the write-ahead log, which SQLite would take
+// for its end: the ledger refuses to start, names the position, and changes nothing; after the repair everything is
+// there.
 TEST_F(DiskLedgerTest, ADamagedLogIsRefused) {
   make_crashed(20);
   const std::string log = file_bytes(folder_ / "crashed-wal");
@@ -205,8 +207,8 @@ TEST_F(DiskLedgerTest, ADamagedLogIsRefused) {
   EXPECT_EQ(all_records(*ledger), test_records(1, 20));
 }
 
-// Contract: L-2. One byte anywhere in the main file: either the ledger refuses to start and changes nothing, or the
-// byte stood for nothing and every record is there. Never anything else.
+// Contract: L-2. One changed byte anywhere in the main file: either the ledger refuses to start and changes nothing, or
+// the byte was unused and every record is there.
 TEST_F(DiskLedgerTest, ADamagedMainFileIsRefusedOrHarmless) {
   make_closed(300);
   const std::string main = file_bytes(folder_ / "ledger");
@@ -230,7 +232,7 @@ TEST_F(DiskLedgerTest, ADamagedMainFileIsRefusedOrHarmless) {
   EXPECT_GT(refused, 200);
 }
 
-// Contract: L-2. The record that is damaged is named, with what was expected of it.
+// Contract: L-2. The error names the damaged record and what was expected.
 TEST_F(DiskLedgerTest, TheDamagedRecordIsNamed) {
   const auto refusal = [&](const char* sql, ErrorCode code, const char* index) {
     SCOPED_TRACE(sql);
@@ -263,7 +265,7 @@ TEST_F(DiskLedgerTest, TheDamagedRecordIsNamed) {
   refusal("DELETE FROM meta", ErrorCode::kCorrupt, "");
 }
 
-// A damaged snapshot refuses to start as well: the records that it stands for may be gone.
+// With a damaged snapshot the ledger refuses to start, too: the records that it covers may be gone.
 TEST_F(DiskLedgerTest, ADamagedSnapshotIsNamed) {
   {
     const std::unique_ptr<DiskLedger> ledger = open().value();
@@ -278,7 +280,7 @@ TEST_F(DiskLedgerTest, ADamagedSnapshotIsNamed) {
   EXPECT_EQ(open("other").code(), ErrorCode::kCorrupt);
 }
 
-// A log whose main file is gone is not taken for a new ledger.
+// A log whose main file is missing is not taken for a new ledger.
 TEST_F(DiskLedgerTest, ALostMainFileIsRefused) {
   make_crashed(3);
   write_file(folder_ / "crashed", "");
@@ -289,7 +291,7 @@ TEST_F(DiskLedgerTest, ALostMainFileIsRefused) {
 
 // ------------------------------------------------------------------------------------------------ who may open what
 
-// One at a time, and the error says who has it.
+// One process at a time, and the error names the holder.
 TEST_F(DiskLedgerTest, OneProcessHasIt) {
   std::unique_ptr<DiskLedger> ledger = open().value();
   const Result<std::unique_ptr<DiskLedger>> second = open();
@@ -310,7 +312,7 @@ TEST_F(DiskLedgerTest, ANewerFormatIsRefused) {
   EXPECT_EQ(file_bytes(folder_ / "ledger"), before);
 }
 
-// Another program's database, and what is no database at all, are refused and left as they are.
+// Another program's database, and a file that is not a database, are refused and left unchanged.
 TEST_F(DiskLedgerTest, WhatIsNoLedgerIsLeftAlone) {
   ASSERT_TRUE(Connection::open(folder_ / "theirs", Connection::Mode::kCreate, nullptr)
                   .value()
@@ -334,7 +336,7 @@ TEST_F(DiskLedgerTest, BadPathsAndOptions) {
   EXPECT_TRUE(std::filesystem::is_directory(folder_ / "folder"));
 }
 
-// Relaxed and back: what each wrote is there for the other.
+// A ledger written relaxed and then with full durability, and the other way round, keeps its records.
 TEST_F(DiskLedgerTest, RelaxedAndBack) {
   std::uint64_t next = 1;
   for (const Durability durability : {Durability::kRelaxed, Durability::kFull, Durability::kRelaxed}) {
@@ -364,10 +366,10 @@ TEST_F(DiskLedgerTest, RelaxedDoesNotSync) {
 
 // ---------------------------------------------------------------------------------------------------------- compaction
 
-// Contract: L-4. A thousand times the same: append, snapshot, compact. The files grow to a bound and stay there, and
-// appending goes on during snapshots and compactions.
+// Contract: L-4. Append, snapshot and compact a thousand times. The files grow to a bound and stay there, and appending
+// continues during snapshots and compactions.
 TEST_F(DiskLedgerTest, CompactionKeepsTheLogBounded) {
-  options_.durability = Durability::kRelaxed;  // For speed alone.
+  options_.durability = Durability::kRelaxed;  // Only for speed.
   options_.checkpoint_pages = 50;
   options_.piece_bytes = 5000;
   options_.compact_records = 40;
@@ -404,7 +406,7 @@ TEST_F(DiskLedgerTest, CompactionKeepsTheLogBounded) {
   EXPECT_LE(late, early * 3 / 2) << "early " << early;
 }
 
-// Reading goes on while records are compacted away: each read gives what it asked for, or says that it is gone.
+// Reading continues during compaction: each read returns the requested records, or says that they were compacted.
 TEST_F(DiskLedgerTest, ReadingDuringCompaction) {
   options_.durability = Durability::kRelaxed;
   options_.compact_records = 7;
@@ -417,7 +419,7 @@ TEST_F(DiskLedgerTest, ReadingDuringCompaction) {
     Prng random(3);
     while (!tidy.is_completed()) {
       const std::uint64_t from = 1 + random.below(3000);
-      const Result<std::vector<Record>> found = ledger->read(from, 5);
+      const Result<std::vector<RecordBytes>> found = ledger->read(from, 5);
       if (found.ok()) {
         EXPECT_EQ(*found, test_records(from, std::min<std::uint64_t>(from + 4, 3000)));
       } else {
@@ -429,7 +431,7 @@ TEST_F(DiskLedgerTest, ReadingDuringCompaction) {
   EXPECT_EQ(all_records(*ledger), test_records(2901, 3000));
 }
 
-// A backup is of one moment, whatever is written meanwhile.
+// A backup contains the state of one moment, even if records are written meanwhile.
 TEST_F(DiskLedgerTest, BackupWhileWriting) {
   const std::unique_ptr<DiskLedger> ledger = open().value();
   ASSERT_TRUE(ledger->append(test_records(1, 2000)).ok());

@@ -9,7 +9,7 @@
 #include <memory>
 #include <utility>
 
-#include "fiber/io_error.h"
+#include "base/os_error.h"
 #include "ledger/disk_format.h"
 #include "ledger/file_lock.h"
 #include "ledger/sqlite_handle.h"
@@ -21,12 +21,12 @@ using detail::Connection;
 
 namespace {
 
-// How often a look is repeated because a writer came, went or was in the middle of something. Each of these takes
-// milliseconds; at the bound the last error is the answer.
+// How often a read is repeated because a writer started, ended or was in the middle of an operation. Each of these
+// takes milliseconds; at the bound the last error is returned.
 constexpr int kMostLooks = 200;
 constexpr ::useconds_t kPauseUs = 5000;
 
-// What tells that somebody wrote to a file: an equal stamp before and after means that nobody did.
+// Identifies a version of a file: an equal stamp before and after means that nobody wrote to it.
 struct Stamp {
   bool there = false;
   ino_t inode = 0;
@@ -41,7 +41,7 @@ Stamp stamp_of(const std::string& path) {
   return {true, found.st_ino, found.st_size, found.st_mtim.tv_sec * 1'000'000'000LL + found.st_mtim.tv_nsec};
 }
 
-// A writer that is just making, recovering or removing what lies beside the main file.
+// A writer is just creating, recovering or removing the files beside the main file.
 bool is_passing(const Error& error) {
   for (const ErrorDetail& detail : error.details) {
     if (detail.key != "sqlite") continue;
@@ -55,7 +55,7 @@ bool is_passing(const Error& error) {
 Result<void> look_once(const std::string& path, std::string_view parameters,
                        const std::function<Result<void>(Connection&)>& body) {
   ROTA_TRY_ASSIGN(const std::unique_ptr<Connection> connection, Connection::open_with(path, parameters, nullptr));
-  // Whatever happens to this connection, the log is the writer's.
+  // This connection must never checkpoint: the log belongs to the writer.
   sqlite3_db_config(connection->raw(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
   return connection->transaction([&] { return body(*connection); });
 }
@@ -69,13 +69,13 @@ Result<void> DiskReader::look(const std::function<Result<void>(Connection&)>& bo
     if (looks > 0) ::usleep(kPauseUs);
     const Stamp main_before = stamp_of(path_);
     if (!main_before.there) {
-      if (::access(path_.c_str(), R_OK) != 0) return fiber::detail::os_error(errno, "read " + path_);
+      if (::access(path_.c_str(), R_OK) != 0) return os_error(errno, "read " + path_);
       continue;
     }
     const Stamp log_before = stamp_of(log);
     if (log_before.bytes == 0) {
       done = look_once(path_, "mode=ro&immutable=1", body);
-      // A checkpoint changes the main file only with a log beside it, and the log goes away only after it.
+      // A checkpoint changes the main file only while a log exists, and the log is removed only afterwards.
       const Stamp log_now = stamp_of(log);
       if (log_now.bytes == 0 && stamp_of(path_) == main_before) return done;
       continue;
@@ -88,13 +88,13 @@ Result<void> DiskReader::look(const std::function<Result<void>(Connection&)>& bo
     }
     if (done.ok() || !is_passing(done.error())) return done;
   }
-  if (done.ok()) {  // It was read each time, and each time it had changed.
-    return Error{ErrorCode::kUnavailable, path_ + ": it is opened and closed again and again; try again"};
+  if (done.ok()) {  // Every read succeeded, and every time the file had changed.
+    return Error{ErrorCode::kUnavailable, path_ + ": other processes keep opening and closing it; try again"};
   }
   return done;
 }
 
-// Only of a log that nobody writes: a half-written one looks damaged.
+// Only for a log that nobody writes: a half-written one looks damaged.
 Result<void> DiskReader::check_log() const {
   ROTA_TRY_ASSIGN(const std::optional<std::string> writer, writer_of(path_));
   if (writer) return {};
@@ -109,7 +109,7 @@ Result<void> DiskReader::check_log() const {
     return detail::refuse_damage(connection, tail, meta);
   });
   if (sound.ok()) return {};
-  // Whoever has opened it since has looked at it as well, or has written meanwhile.
+  // A process that has opened it since has checked it as well, or has written meanwhile.
   ROTA_TRY_ASSIGN(const std::optional<std::string> now, writer_of(path_));
   return now ? Result<void>() : std::move(sound);
 }
@@ -147,8 +147,8 @@ Result<void> DiskReader::refresh() {
   });
 }
 
-Result<std::vector<Record>> DiskReader::read(std::uint64_t from, std::size_t max_records) {
-  std::vector<Record> records;
+Result<std::vector<RecordBytes>> DiskReader::read(std::uint64_t from, std::size_t max_records) {
+  std::vector<RecordBytes> records;
   ROTA_TRY(look([&](Connection& connection) -> Result<void> {
     records.clear();
     if (last_ == 0 || max_records == 0) return {};

@@ -1,29 +1,29 @@
-// DiskReader: a ledger's file, read while another process writes it, or while nobody does.
+// DiskReader: reads a ledger's file, whether or not another process writes it at the same time.
 //
 //   ROTA_TRY_ASSIGN(DiskReader reader, DiskReader::open(path));
 //   ROTA_TRY_ASSIGN(auto records, reader.read(reader.first_index(), 1000));
 //   ...
-//   ROTA_TRY(reader.refresh());                 // last_index() is now what is committed now
+//   ROTA_TRY(reader.refresh());                 // last_index() is the last committed record again
 //
-// Every call opens the file, reads in one short transaction and closes it again; nothing is held between two calls. So
-// a writer that ends, or one that starts, waits for a reader for milliseconds at most (it would wait a second), and
-// what a checkpoint may bring into the main file is not held up.
+// Every call opens the file, reads in one short transaction and closes it; nothing is held between calls. Therefore a
+// writer that starts or ends waits for a reader for milliseconds at most (it would wait a second), and a reader does
+// not prevent checkpoints.
 //
-// Nothing is written and no lock of the ledger is taken. There are three ways to read an SQLite file in WAL mode:
-//   - There is a log with something in it (-wal): SQLite's, with the index beside it (-shm) for reading only. If nobody
-//     has the file open, SQLite makes the index anew in its memory. It sees what is committed, and in a ledger with
-//     full durability that is synced.
-//   - There is none: all is in the main file, which is then read as one that does not change: SQLite would make an
-//     empty log and an index otherwise, and leave them. If the file did change meanwhile, because somebody opened it,
-//     what was read does not count, and it is read again.
-//   - There is a log and no index: a ledger that was copied after a crash. SQLite makes the index, and it stays: this
-//     needs a folder that can be written to.
+// Nothing is written, and no lock of the ledger is taken. There are three ways to read an SQLite file in WAL mode:
+//   - There is a non-empty log (-wal): SQLite reads it, with the index beside it (-shm) opened read-only. If nobody has
+//     the file open, SQLite builds the index in memory. The reader sees committed transactions, which in a ledger with
+//     full durability are synced.
+//   - There is no log: everything is in the main file, which is read as immutable, since otherwise SQLite would create
+//     an empty log and an index and leave them behind. If the file changed meanwhile, because a writer opened it, the
+//     result is discarded and the read is repeated.
+//   - There is a log and no index: the ledger was copied after a crash. SQLite creates the index, which stays; this
+//     needs a writable folder.
 //
-// A record is checked as it is read; Corrupt has its index. A log (-wal) that is damaged in the middle is refused as
-// DiskLedger::open() refuses it.
+// Each record is checked as it is read; Corrupt carries its index. A log (-wal) that is damaged in the middle is
+// refused as in DiskLedger::open().
 //
-// Not for a process that writes the same ledger, which has Ledger::read(): SQLite has one index a process and file, and
-// one that was opened for reading only is of no use to a writer beside it.
+// A process that writes a ledger must read it with Ledger::read(): SQLite keeps one index per process and file, and an
+// index opened read-only cannot serve a writer in the same process.
 //
 // Thread safety: none; one owner. Blocks its thread.
 #pragma once
@@ -46,28 +46,28 @@ class Connection;
 
 class DiskReader {
  public:
-  // NotFound, PermissionDenied, IoError; InvalidArgument for a database that is no ledger; Unsupported for one of a
-  // newer format; Corrupt and DataLoss as DiskLedger::open(). A file in which its writer has not made the tables yet is
+  // Errors: NotFound, PermissionDenied, IoError; InvalidArgument for a database that is not a ledger; Unsupported for a
+  // newer format; Corrupt and DataLoss as in DiskLedger::open(). A file whose writer has not created the tables yet is
   // an empty ledger.
   static Result<DiskReader> open(const std::string& path);
 
-  // Who has the ledger open for writing: process, program and machine. None: nobody.
+  // The process, program and machine that have the ledger open for writing; none if there is no writer.
   static Result<std::optional<std::string>> writer_of(const std::string& path);
 
-  // As of open() or the last refresh().
+  // As of open() or the latest refresh().
   [[nodiscard]] std::uint64_t first_index() const { return first_; }
   [[nodiscard]] std::uint64_t last_index() const { return last_; }
   [[nodiscard]] std::uint64_t snapshot_index() const { return snapshot_; }  // 0: none.
   Result<void> refresh();
 
-  // As Ledger::read(): at most `max_records` and about kMaxReadBytes, none beyond last_index(). NotFound if they were
+  // Like Ledger::read(): at most `max_records` and about kMaxReadBytes, none beyond last_index(). NotFound if they were
   // compacted meanwhile.
-  Result<std::vector<Record>> read(std::uint64_t from, std::size_t max_records);
+  Result<std::vector<RecordBytes>> read(std::uint64_t from, std::size_t max_records);
   Result<std::optional<Snapshot>> latest_snapshot();
 
  private:
   explicit DiskReader(std::string path) : path_(std::move(path)) {}
-  // Runs `body` in a transaction that reads; again, if what it read does not count.
+  // Runs `body` in a read transaction, and again if the result must be discarded.
   Result<void> look(const std::function<Result<void>(detail::Connection&)>& body) const;
   Result<void> check_log() const;
 

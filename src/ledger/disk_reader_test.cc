@@ -1,4 +1,4 @@
-// Reading a ledger's file beside its writer, and without one: what is seen, and that nothing is changed or held up.
+// Reading a ledger's file with and without a concurrent writer: what is seen, and that nothing is changed or delayed.
 #include "ledger/disk_reader.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Another process, until it is told to stop.
+// Another process that runs until it is told to stop.
 class Child {
  public:
   template <class Body>
@@ -33,10 +33,10 @@ class Child {
   Child& operator=(const Child&) = delete;
   ~Child() { stop(); }
 
-  // In the child.
+  // Runs in the child.
   [[nodiscard]] bool stopped() const { return wait(0); }
   void await_stop() const { (void)wait(-1); }
-  // Its exit status.
+  // Returns its exit status.
   int stop() {
     if (pid_ <= 0) return status_;
     ::close(pipe_[1]);
@@ -66,7 +66,7 @@ class DiskReaderTest : public ::testing::Test {
     ASSERT_TRUE(ledger->append(test_records(1, records)).ok());
     ASSERT_TRUE(ledger->close().ok());
   }
-  // As a kill leaves it: at "crashed", with the index beside the log if `with_index`.
+  // Leaves the ledger as a kill does: at "crashed", with the index beside the log if `with_index`.
   void make_crashed(std::uint64_t records, bool with_index) {
     const std::unique_ptr<DiskLedger> ledger = open();
     ASSERT_TRUE(ledger->append(test_records(1, records)).ok());
@@ -81,13 +81,13 @@ class DiskReaderTest : public ::testing::Test {
     }
     return found;
   }
-  std::vector<Record> all_of(const std::string& path) {
+  std::vector<RecordBytes> all_of(const std::string& path) {
     Result<DiskReader> reader = DiskReader::open(path);
     EXPECT_TRUE(reader.ok()) << reader.error().message;
     if (!reader.ok()) return {};
-    Result<std::vector<Record>> records = reader->read(1, 1'000'000);
+    Result<std::vector<RecordBytes>> records = reader->read(1, 1'000'000);
     EXPECT_TRUE(records.ok()) << records.error().message;
-    return records.value_or(std::vector<Record>());
+    return records.value_or(std::vector<RecordBytes>());
   }
 
   TestFolder folder_{TestFolder::Where::kMemory};
@@ -111,13 +111,13 @@ TEST_F(DiskReaderTest, ReadsWhileAnotherWrites) {
     return (*ledger)->stats().checkpoints > 0 && (*ledger)->close().ok() ? 0 : 3;
   });
   DiskReader reader = DiskReader::open(options_.path).value();
-  std::vector<Record> seen;
+  std::vector<RecordBytes> seen;
   while (seen.size() < kRecords) {
     const std::uint64_t before = reader.last_index();
     const Result<void> fresh = reader.refresh();
     ASSERT_TRUE(fresh.ok()) << fresh.error().message;
     ASSERT_GE(reader.last_index(), before);
-    Result<std::vector<Record>> more = reader.read(seen.size() + 1, 500);
+    Result<std::vector<RecordBytes>> more = reader.read(seen.size() + 1, 500);
     ASSERT_TRUE(more.ok()) << more.error().message;
     seen.insert(seen.end(), more->begin(), more->end());
   }
@@ -126,7 +126,7 @@ TEST_F(DiskReaderTest, ReadsWhileAnotherWrites) {
   EXPECT_EQ(all_of(options_.path), seen);
 }
 
-// A reader, and whoever asks who has it open, is in nobody's way: each opening succeeds, and recovers.
+// Neither a reader nor a caller of holder() blocks a writer: each opening succeeds, and recovers.
 TEST_F(DiskReaderTest, DoesNotKeepAWriterFromOpening) {
   make_closed(1);
   Child reading([&](const Child& me) -> int {
@@ -150,7 +150,7 @@ TEST_F(DiskReaderTest, DoesNotKeepAWriterFromOpening) {
   EXPECT_EQ(all_of(options_.path), test_records(1, 40));
 }
 
-// What nobody has open is read as it is: no file appears, goes away or changes.
+// A ledger that nobody has open is read without creating, removing or changing a file.
 TEST_F(DiskReaderTest, LeavesAClosedLedgerAsItIs) {
   make_closed(100);
   const auto before = files();
@@ -165,12 +165,12 @@ TEST_F(DiskReaderTest, LeavesACrashedLedgerAsItIs) {
   EXPECT_GT(before.at("crashed-wal").size(), 0U);
   EXPECT_EQ(all_of(folder_ / "crashed"), test_records(1, 100));
   EXPECT_EQ(files(), before);
-  // And the next one to open it recovers all of it.
+  // The next process that opens it recovers everything.
   options_.path = folder_ / "crashed";
   EXPECT_EQ(open()->last_index(), 100U);
 }
 
-// A copy of a crashed ledger without its index: readable, and only the index is made.
+// A copy of a crashed ledger without its index is readable, and only the index is created.
 TEST_F(DiskReaderTest, ReadsALogWithoutItsIndex) {
   make_crashed(100, false);
   auto before = files();
@@ -180,7 +180,7 @@ TEST_F(DiskReaderTest, ReadsALogWithoutItsIndex) {
   EXPECT_EQ(after, before);
 }
 
-// In a folder and of files that may only be read.
+// A folder and files that are read-only.
 TEST_F(DiskReaderTest, ReadsWhatIsReadOnly) {
   make_closed(20);
   options_.path = folder_ / "other";
@@ -214,14 +214,14 @@ TEST_F(DiskReaderTest, ADamagedRecordIsReportedWithItsIndex) {
                   .ok());
   DiskReader reader = DiskReader::open(options_.path).value();
   EXPECT_EQ(reader.read(1, 41).value(), test_records(1, 41));
-  const Result<std::vector<Record>> damaged = reader.read(1, 100);
+  const Result<std::vector<RecordBytes>> damaged = reader.read(1, 100);
   ASSERT_EQ(damaged.code(), ErrorCode::kCorrupt);
   EXPECT_THAT(damaged.error().message, HasSubstr("record 42 is damaged"));
   ASSERT_FALSE(damaged.error().details.empty());
   EXPECT_EQ(damaged.error().details.front().value, "42");
 }
 
-// Contract: L-2. A log with a damaged middle is not shown as if it ended there.
+// Contract: L-2. A log with damage in the middle is not shown as if it ended there.
 TEST_F(DiskReaderTest, ADamagedLogIsRefused) {
   {
     const std::unique_ptr<DiskLedger> ledger = open();

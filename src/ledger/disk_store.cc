@@ -8,13 +8,13 @@
 #include <cerrno>
 
 #include "base/log.h"
-#include "fiber/io_error.h"
+#include "base/os_error.h"
 
 namespace rota::ledger::detail {
 
 namespace {
 
-constexpr int kMostCheckpoints = 5;  // Of recovery, while another program reads.
+constexpr int kMostCheckpoints = 5;  // Attempts during recovery, while another program reads.
 
 std::string text(std::uint64_t number) { return std::to_string(number); }
 
@@ -49,7 +49,7 @@ DiskStore::~DiskStore() = default;
 Result<void> DiskStore::start() {
   ROTA_TRY_ASSIGN(const WalTail tail, read_wal_tail(options_.path + "-wal", options_.path));
   if (tail.transactions > 0 && empty_file(options_.path)) {
-    // SQLite would take the log for a stray one and remove it.
+    // SQLite would consider the log stray and remove it.
     return Error{ErrorCode::kCorrupt, options_.path + " is empty or missing, but " + options_.path +
                                           "-wal is not: the main file is lost. Restore a backup, or move both away"};
   }
@@ -67,7 +67,7 @@ Result<void> DiskStore::start() {
   ROTA_TRY_ASSIGN(const bool ours, check_identity(*connection_));
   if (!ours) {
     return Error{ErrorCode::kInvalidArgument,
-                 options_.path + ": a database without tables, and no ledger of Rota; give another path"};
+                 options_.path + ": is a database without tables, not a Rota ledger; choose another path"};
   }
   if (recovery_.created) {
     ROTA_TRY_ASSIGN(meta_, read_meta(*connection_));
@@ -80,7 +80,8 @@ Result<void> DiskStore::start() {
   ROTA_TRY_ASSIGN(commit_, connection_->prepare("COMMIT"));
   ROTA_TRY_ASSIGN(insert_, connection_->prepare("INSERT INTO records(idx, sum, bytes) VALUES(?1, ?2, ?3)"));
   if (meta_.relaxed != relaxed) {
-    // In the main file before the first transaction that is not synced: the next open() must know how to read the log.
+    // In the main file before the first transaction that is not synced, so that the next open() knows how to read the
+    // log.
     meta_.relaxed = relaxed;
     ROTA_TRY(transact([&] { return write_meta(*connection_, meta_); }));
     ROTA_TRY(checkpoint(true));
@@ -94,11 +95,11 @@ Result<void> DiskStore::start() {
   return {};
 }
 
-// Made beside its place and moved there, so that there is a whole ledger or none, for one sync. That its name is
-// durable, too, comes with the first sync of the write-ahead log, for which SQLite syncs the folder.
+// Created under another name and renamed, so that there is a complete ledger or none, for one sync. The first sync of
+// the write-ahead log, for which SQLite syncs the folder, makes the name durable, too.
 Result<void> DiskStore::make_file() {
   const std::string made = options_.path + "-new";
-  for (const char* suffix : {"", "-journal"}) ::unlink((made + suffix).c_str());  // Of one that a crash ended.
+  for (const char* suffix : {"", "-journal"}) ::unlink((made + suffix).c_str());  // Left by a crash.
   {
     ROTA_TRY_ASSIGN(const std::unique_ptr<Connection> connection,
                     Connection::open(made, Connection::Mode::kCreate, options_.vfs));
@@ -107,7 +108,7 @@ Result<void> DiskStore::make_file() {
     ROTA_TRY(connection->mark_write_ahead());
   }
   if (options_.rename(made.c_str(), options_.path.c_str()) != 0) {
-    return fiber::detail::os_error(errno, "rename " + made + " to " + options_.path);
+    return os_error(errno, "rename " + made + " to " + options_.path);
   }
   return {};
 }
@@ -129,19 +130,19 @@ Result<void> DiskStore::recover(const WalTail& tail) {
   recovery_.snapshot_index = contents.snapshot_index;
   recovery_.torn_bytes = tail.torn_bytes;
   ROTA_TRY(set_up());
-  // What was recovered is written anew and synced before it counts: after a failed sync the system may show bytes that
-  // the disk does not have. This also cuts off the torn tail.
-  // Whoever reads (disk_reader.h) does so for moments; each of the tries waits a second for that.
+  // The recovered records are written again and synced before they count: after a failed sync the system may show bytes
+  // that the disk does not have. This also removes the torn tail.
+  // Readers (disk_reader.h) hold the file for moments only; each attempt waits up to a second for them.
   bool all = false;
   for (int tries = 0; tries < kMostCheckpoints && !all; ++tries) {
     ROTA_TRY_ASSIGN(all, checkpoint(true));
   }
   if (!all) {
     return Error{ErrorCode::kFailedPrecondition,
-                 options_.path + ": another program reads it; end that before the ledger is opened"};
+                 options_.path + ": another program is reading it; stop that program before opening the ledger"};
   }
   if (tail.torn_bytes > 0) {
-    ROTA_LOG(kWarn, "the ledger's torn tail was cut off: it was never acknowledged", {"path", options_.path},
+    ROTA_LOG(kWarn, "removed a torn tail from the ledger; it was never acknowledged", {"path", options_.path},
              {"bytes", tail.torn_bytes}, {"last_record", last_});
   }
   return {};
@@ -151,7 +152,7 @@ Result<void> DiskStore::recover(const WalTail& tail) {
 
 template <class Body>
 Result<void> DiskStore::transact(Body&& body) {
-  // No rollback on a failure: the store is of no more use, and the end of the connection does it.
+  // No rollback on a failure: the store must not be used any more, and closing the connection rolls back.
   due_ = log_pages_ >= options_.checkpoint_pages;
   ROTA_TRY(begin_.run());
   ROTA_TRY(body());
@@ -181,7 +182,7 @@ Result<void> DiskStore::maintain() {
   if (!due_) return {};
   due_ = false;
   ROTA_TRY_ASSIGN(const bool all, checkpoint(false));
-  if (all) log_pages_ = 0;  // The next commit begins at the front. Otherwise a reader is in the way; soon again.
+  if (all) log_pages_ = 0;  // The next commit starts at the front. Otherwise a reader prevents it; try again soon.
   return {};
 }
 
@@ -254,7 +255,7 @@ Result<void> DiskStore::close() {
       return write_meta(*connection_, meta_);
     }));
   }
-  // With full durability it is in the log already; in a relaxed ledger this is the sync.
+  // With full durability the log is already synced; in a relaxed ledger this is the sync.
   ROTA_TRY_ASSIGN(const bool all, checkpoint(true));
   for (Statement* statement : {&begin_, &commit_, &insert_}) *statement = Statement();
   checkpoint_at_close(*connection_, all);  // Removes the empty log.

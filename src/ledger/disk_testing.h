@@ -1,4 +1,4 @@
-// What the tests of the ledger on disk share: a folder that goes away, and files that are looked at and damaged.
+// Shared by the tests of the ledger on disk: a temporary folder, and functions that inspect and damage files.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,8 +18,8 @@ namespace rota::ledger {
 class TestFolder {
  public:
   enum class Where : std::uint8_t {
-    kDisk,    // Where temporary files are.
-    kMemory,  // If the system has such a folder: quick, for tests in which the device does not matter.
+    kDisk,    // The folder for temporary files.
+    kMemory,  // A folder in memory, if the system has one: fast, for tests that do not depend on the device.
   };
   explicit TestFolder(Where where = Where::kDisk) {
     const bool memory = where == Where::kMemory && std::filesystem::is_directory("/dev/shm");
@@ -68,7 +68,7 @@ inline std::string file_bytes(const std::string& path) {
 inline void write_file(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 }
-// Copies a ledger as it lies there now, as a crash of the process would leave it.
+// Copies a ledger in its current state, as a crash of the process would leave it.
 inline void copy_ledger(const std::string& from, const std::string& to) {
   for (const char* suffix : {"", "-wal"}) {
     std::filesystem::remove(to + suffix);

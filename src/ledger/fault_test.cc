@@ -1,9 +1,9 @@
-// L-2: the disk fails, the disk is full, the power goes, the process is killed: at every call in turn.
+// L-2: the disk fails, the disk is full, the power is cut, the process is killed: at every call in turn.
 //
-// Method. A workload of groups, snapshots and compactions runs on a VFS that lets call number k fail in one of its
-// ways, for every k that there is. Then the ledger is opened from what is there: as it lies (the process died), as of
-// the last syncs (the power went), and with any sectors of what was written since (it went while writing). Each time,
-// what was acknowledged must be there, and all that is there must be a prefix of what was submitted.
+// Method: a workload of groups, snapshots and compactions runs on a VFS that makes call number k fail in one of several
+// ways, for every k. Then the ledger is opened from what is left: the files as they are (the process died), as of the
+// last syncs (a power cut), and with any sectors written since (a power cut while writing). Each time every
+// acknowledged record must be there, and the records must be a prefix of those submitted.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -42,7 +42,7 @@ DiskOptions small_options(const std::string& path, const char* vfs) {
   return options;
 }
 
-// Goes on as far as it can; an error ends it, and is the last thing that the ledger does.
+// Runs until an error, which is the last thing that the ledger does.
 Result<void> work(const DiskOptions& options, Told& told) {
   ROTA_TRY_ASSIGN(const std::unique_ptr<DiskLedger> ledger, DiskLedger::open(options));
   told.opened = true;
@@ -65,7 +65,7 @@ Result<void> work(const DiskOptions& options, Told& told) {
   return {};
 }
 
-// Opens what is there and holds it against what was told.
+// Opens what is left and compares it with what was told.
 void check(const std::string& path, const Told& told, Durability durability, bool all_durable) {
   DiskOptions options = small_options(path, nullptr);
   options.durability = durability;
@@ -88,7 +88,7 @@ void check(const std::string& path, const Told& told, Durability durability, boo
     EXPECT_EQ(*snapshot, test_snapshot(snapshot->index, 9000));
   }
   EXPECT_GE((snapshot ? snapshot->index : 0) + 1, ledger.first_index());
-  // And it goes on.
+  // Appending continues.
   ASSERT_TRUE(ledger.append(test_records(last + 1, last + 5)).ok());
   EXPECT_EQ(ledger.read(last + 5, 1)->size(), 1U);
 }
@@ -132,7 +132,7 @@ class FaultTest : public ::testing::TestWithParam<Fault> {
       }
       ++fired;
       EXPECT_EQ(told.closed, done.ok());
-      // What only a write can do was shown already for the other calls.
+      // Faults that only a write can have were tested for the other calls already.
       const bool for_writes = GetParam() == Fault::kNoSpace || GetParam() == Fault::kShort;
       if (for_writes && !vfs.fired_at().starts_with("xWrite")) continue;
       check_all(vfs, told, durability);
@@ -147,13 +147,13 @@ INSTANTIATE_TEST_SUITE_P(Each, FaultTest,
                          ::testing::Values(Fault::kError, Fault::kNoSpace, Fault::kShort, Fault::kDead));
 
 // Contract: L-2. Every write, sync, truncation, removal and creation fails once, and nothing acknowledged is lost.
-// A full disk differs from a short write in nothing but its error: every third call will do.
+// A full disk differs from a short write only in its error, so every third call is enough.
 TEST_P(FaultTest, EveryCallFails) { fail_each(Durability::kFull, GetParam() == Fault::kNoSpace ? 3 : 1); }
 
 // Contract: L-2. The same with relaxed durability: a crash of the process loses nothing, a power cut only the end.
 TEST_P(FaultTest, EveryCallFailsRelaxed) { fail_each(Durability::kRelaxed, 5); }
 
-// Contract: L-2. Recovery itself is interrupted at every call, again and again, and still nothing is lost.
+// Contract: L-2. Recovery itself is interrupted at every call, repeatedly, and still nothing is lost.
 TEST_P(FaultTest, EveryCallOfRecoveryFails) {
   const LogCapture quiet;
   Told told;
@@ -166,7 +166,7 @@ TEST_P(FaultTest, EveryCallOfRecoveryFails) {
   for (std::uint64_t k = 1;; ++k) {
     copy_ledger(folder_ / "first", folder_ / "ledger");
     FaultVfs vfs;
-    // What lies there is on the disk.
+    // The current files are what the disk has.
     for (const char* suffix : {"", "-wal"}) vfs.synced(folder_ / "ledger" + suffix);
     vfs.arm({.at = k, .kind = GetParam()});
     const bool recovered = DiskLedger::open(small_options(folder_ / "ledger", vfs.name())).ok();
@@ -181,8 +181,8 @@ TEST_P(FaultTest, EveryCallOfRecoveryFails) {
   }
 }
 
-// Contract: L-2. After a failure every waiter has its error, later changes are refused with the same, reading goes on,
-// and nothing is written any more. A full disk is NoSpace and says what to do.
+// Contract: L-2. After a failure every waiter gets the error, later changes are refused with it, reading continues, and
+// nothing is written any more. A full disk is NoSpace and says what to do.
 TEST_P(FaultTest, AFailureIsFinal) {
   const LogCapture quiet;
   FaultVfs vfs;
@@ -211,7 +211,7 @@ TEST_P(FaultTest, AFailureIsFinal) {
     EXPECT_NE(ledger->close().error().message.find("make room"), std::string::npos);
   }
   EXPECT_EQ(ledger->close().code(), code);
-  EXPECT_TRUE(quiet.contains("cannot be written any more"));
+  EXPECT_TRUE(quiet.contains("writing to the ledger failed"));
   ledger.reset();
   EXPECT_EQ(vfs.calls(), calls);  // Not even at its end.
   vfs.arm({});
@@ -220,8 +220,8 @@ TEST_P(FaultTest, AFailureIsFinal) {
   ASSERT_TRUE(ledger->append(test_records(11, 12)).ok());
 }
 
-// Contract: L-2. A backup fails at every call, and at the renaming: nothing is left where it should have been, and the
-// ledger does not care.
+// Contract: L-2. A backup fails at every call, and at the renaming: nothing is left at its path, and the ledger is not
+// affected.
 TEST_P(FaultTest, EveryCallOfABackupFails) {
   FaultVfs vfs;
   DiskOptions options = small_options(folder_ / "ledger", vfs.name());
@@ -273,7 +273,8 @@ TEST_P(FaultTest, EveryCallOfABackupFails) {
 constexpr const char* kChildPath = "ROTA_LEDGER_TEST_CHILD";
 constexpr int kChildSays = 100;  // The descriptor.
 
-// The child of KilledAtAnyMoment, and no test: appends for ever and says what was acknowledged, in eight bytes.
+// The child process of KilledAtAnyMoment, not a test: appends forever and writes each acknowledged index in eight
+// bytes.
 TEST(LedgerChild, DISABLED_AppendsForEver) {
   const char* path = std::getenv(kChildPath);
   ASSERT_NE(path, nullptr);
@@ -298,8 +299,8 @@ TEST(LedgerChild, DISABLED_AppendsForEver) {
   });
 }
 
-// Contract: L-2. A process is killed at a moment of no one's choosing, ten times over on one ledger: what it has said
-// to be durable is there, and the next one goes on from it.
+// Contract: L-2. A process is killed at a random moment, ten times on one ledger: the records that it reported as
+// durable are there, and the next process continues after them.
 TEST(LedgerKill, KilledAtAnyMoment) {
   const LogCapture quiet;
   const TestFolder folder(TestFolder::Where::kMemory);  // To the system a killed process's writes are as good as any.
@@ -328,7 +329,7 @@ TEST(LedgerKill, KilledAtAnyMoment) {
     ASSERT_EQ(::posix_spawn(&child, "/proc/self/exe", &actions, nullptr, arguments, environment.data()), 0);
     posix_spawn_file_actions_destroy(&actions);
     ::close(ends[1]);
-    // Everything it has said counts, also what is read after the kill.
+    // Everything that it reported counts, also what is read after the kill.
     std::string said;
     char buffer[4096];
     const std::size_t enough = 8 * (1 + random.below(200));

@@ -1,18 +1,18 @@
-// A VFS of SQLite's that stands between the ledger and the system, for tests: it counts the calls that change a file,
-// makes one of them fail, and knows what a power cut would leave.
+// An SQLite VFS for tests, between the ledger and the system: it counts the calls that change a file, makes one of them
+// fail, and computes what a power cut would leave.
 //
 //   FaultVfs vfs;                                  // registered under vfs.name() while it lives
 //   vfs.arm({.at = 7, .kind = Fault::kShort});     // the seventh call from now on
 //   ... use a ledger with options.vfs = vfs.name() ...
 //   vfs.power_cut(path, copy, 0);                  // what the disk holds if the power goes now
 //
-// What counts: xWrite, xSync, xTruncate, xDelete, and xOpen of a file that may be created. All else, shared memory and
-// locks included, goes through to the system's VFS.
+// Counted are xWrite, xSync, xTruncate, xDelete, and xOpen of a file that may be created. All other calls, including
+// shared memory and locks, are passed to the system's VFS.
 //
-// The disk: for each file the bytes as of its last xSync. A power cut leaves these, and of what was written since
-// nothing, or any sectors. Names are durable at once: SQLite syncs folders by no call of the VFS.
+// The model of the disk: for each file the bytes as of its last xSync. A power cut leaves these, plus none or any of
+// the sectors that were written since. Names are durable at once, because SQLite does not sync folders through the VFS.
 //
-// Thread safety: all of it; the calls of several connections are counted in one order.
+// Thread safety: all functions; the calls of several connections are counted in one order.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +28,10 @@ namespace rota::ledger {
 
 enum class Fault : std::uint8_t {
   kNone,
-  kError,    // Nothing is done: an input/output error.
+  kError,    // Nothing is done; an input/output error is returned.
   kNoSpace,  // Half of a write is done, then the disk is full. Other calls: as kError.
   kShort,    // Half of a write is done, then an input/output error. Other calls: as kError.
-  kDead,     // Half of a write is done, and from here on every call fails and does nothing, as if the process had died.
+  kDead,     // Half of a write is done; from then on every call fails and does nothing, as if the process had died.
 };
 
 struct FaultPlan {
@@ -47,21 +47,21 @@ class FaultVfs {
   FaultVfs& operator=(const FaultVfs&) = delete;
 
   [[nodiscard]] const char* name() const { return name_.c_str(); }
-  // Counts from 0 again.
+  // Starts counting from 0 again.
   void arm(FaultPlan plan);
   [[nodiscard]] std::uint64_t calls() const;
-  [[nodiscard]] std::uint64_t syncs() const;  // That succeeded, ever.
-  // While held, a sync waits. await_held() returns when one does.
+  [[nodiscard]] std::uint64_t syncs() const;  // Successful ones, since the beginning.
+  // While held, a sync waits. await_held() returns when a sync waits.
   void hold_syncs(bool hold);
   void await_held();
-  // Which call failed: "xSync ledger-wal". Empty: none did.
+  // The call that failed, such as "xSync ledger-wal"; empty if none did.
   [[nodiscard]] std::string fired_at() const;
 
-  // Puts at `to` what a power cut now leaves of the ledger at `from`. Seed 0: each file as of its last sync. Otherwise
-  // each sector written since is there or not, by the seed.
+  // Writes to `to` what a power cut now would leave of the ledger at `from`. Seed 0: each file as of its last sync.
+  // Otherwise the seed decides for each sector written since whether it is there.
   void power_cut(const std::string& from, const std::string& to, std::uint64_t seed) const;
 
-  // What is to be done about a call, which is counted. For the calls themselves, as are those below.
+  // Counts a call and returns what to do about it. This and the functions below are for the VFS itself.
   Fault next(const char* call, const std::string& path);
   void pass_hold();
   void synced(const std::string& path);
@@ -81,7 +81,7 @@ class FaultVfs {
   bool held_ ROTA_GUARDED_BY(mutex_) = false;
   sync::CondVar hold_changed_;
   std::string fired_at_ ROTA_GUARDED_BY(mutex_);
-  std::map<std::string, std::string> disk_ ROTA_GUARDED_BY(mutex_);  // Path -> bytes at the last sync.
+  std::map<std::string, std::string> disk_ ROTA_GUARDED_BY(mutex_);  // Path to bytes at the last sync.
 };
 
 }  // namespace rota::ledger

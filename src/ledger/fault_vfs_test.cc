@@ -1,4 +1,4 @@
-// The VFS of fault_vfs.h, and tests that it does what the tests of faults rely on.
+// The VFS of fault_vfs.h, and tests of the properties that the fault tests rely on.
 #include "ledger/fault_vfs.h"
 
 #include <sqlite3.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kSectorBytes = 512;
 
-// What SQLite has in place of the real file, which lies behind it.
+// The file that SQLite sees; it wraps the real one.
 struct FaultFile {
   sqlite3_file base;
   FaultVfs* vfs;
@@ -214,8 +214,7 @@ void FaultVfs::power_cut(const std::string& from, const std::string& to, std::ui
 
 namespace {
 
-// The call that was asked for fails, and no other; a half-done write is half done; what was not synced is not there
-// after a power cut.
+// Exactly the requested call fails; a half-done write is half done; unsynced data is gone after a power cut.
 TEST(FaultVfs, FailsWhereItIsTold) {
   const TestFolder folder;
   FaultVfs vfs;

@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "fiber/io_error.h"
+#include "base/os_error.h"
 
 namespace rota::ledger::detail {
 
@@ -23,17 +23,17 @@ std::string who_am_i() {
   return "process " + std::to_string(::getpid()) + " (" + program_invocation_short_name + ") on " + host.data();
 }
 
-// Tries of take() while others only ask who has it; each of those has it for microseconds. At the bound it is a
-// conflict: somebody asks without an end.
+// Attempts of take() while other processes call holder(), each of which has the lock for microseconds. At the bound it
+// is a conflict.
 constexpr int kMostTries = 1000;
 constexpr ::useconds_t kPauseUs = 100;
 
-// A child that the holder was starting when it was killed has the lock, too, until it executes its program: for
+// If the holder was killed while it started a child, the child has the lock until it executes its program, which takes
 // milliseconds on a busy machine. At the bound it is a conflict.
 constexpr int kMostWaits = 2000;
 constexpr ::useconds_t kWaitUs = 1000;
 
-// Of this machine, and not alive any more?
+// True if the holder was a process of this machine that no longer exists.
 bool is_gone(const std::string& who) {
   constexpr std::string_view kBefore = "process ";
   const std::string me = who_am_i();
@@ -46,7 +46,7 @@ bool is_gone(const std::string& who) {
 std::string name_in(int fd) {
   std::array<char, 512> text;
   const ssize_t size = ::pread(fd, text.data(), text.size(), 0);
-  // The holder has the lock before it has written its name.
+  // The holder takes the lock before it writes its name.
   return size <= 0 ? "another process" : std::string(text.data(), static_cast<std::size_t>(size));
 }
 
@@ -59,13 +59,13 @@ FileLock::~FileLock() {
 Result<FileLock> FileLock::take(const std::string& path, const std::string& what) {
   FileLock lock;
   lock.fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock.fd_ < 0) return fiber::detail::os_error(errno, "open " + path);
+  if (lock.fd_ < 0) return os_error(errno, "open " + path);
   int waits = 0;
   for (int tries = 0; ::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0;) {
     if (errno == EINTR) continue;
-    if (errno != EWOULDBLOCK) return fiber::detail::os_error(errno, "lock " + path);
+    if (errno != EWOULDBLOCK) return os_error(errno, "lock " + path);
     if (++tries < kMostTries && ::flock(lock.fd_, LOCK_SH | LOCK_NB) == 0) {
-      // Given back before the pause: two who want it must not wait for each other's share.
+      // Released before the pause: two callers that want the lock must not wait for each other's share.
       (void)::flock(lock.fd_, LOCK_UN);
       ::usleep(kPauseUs);
       continue;
@@ -75,11 +75,11 @@ Result<FileLock> FileLock::take(const std::string& path, const std::string& what
       ::usleep(kWaitUs);
       continue;
     }
-    return Error{ErrorCode::kConflict, what + " is in use by " + who + "; one process at a time has it open"}
+    return Error{ErrorCode::kConflict, what + " is in use by " + who + "; only one process at a time can open it"}
         .with("holder", who)
         .with("lock", path);
   }
-  // For people only: a full disk here is no reason not to start.
+  // For people only; a full disk must not prevent the start.
   const std::string me = who_am_i();
   if (::ftruncate(lock.fd_, 0) == 0) (void)!::pwrite(lock.fd_, me.data(), me.size(), 0);
   return lock;
@@ -90,14 +90,14 @@ Result<std::optional<std::string>> FileLock::holder(const std::string& path) {
   lock.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (lock.fd_ < 0) {
     if (errno == ENOENT) return std::optional<std::string>();
-    return fiber::detail::os_error(errno, "open " + path);
+    return os_error(errno, "open " + path);
   }
   while (::flock(lock.fd_, LOCK_SH | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
-    if (errno != EWOULDBLOCK) return fiber::detail::os_error(errno, "lock " + path);
+    if (errno != EWOULDBLOCK) return os_error(errno, "lock " + path);
     return std::optional(name_in(lock.fd_));
   }
-  return std::optional<std::string>();  // Closing the file gives the share back.
+  return std::optional<std::string>();  // Closing the file releases the shared lock.
 }
 
 }  // namespace rota::ledger::detail

@@ -1,14 +1,14 @@
-// FileLock: one process at a time has a ledger open.
+// FileLock: ensures that one process at a time has a ledger open.
 //
-// A file beside the ledger is locked with flock() and says who has it. The system releases the lock when the process
-// ends, however it ends; the file stays, and what it says then is old and believed by nobody. Two openings by one
-// process exclude each other too.
+// A file beside the ledger is locked with flock() and contains the name of the holder. The system releases the lock
+// when the process ends, in whatever way; the file stays, and its contents are then ignored. Two openings by one
+// process exclude each other, too.
 //
-// A process that is killed while it starts another leaves the lock with that one until it executes its program. take()
-// waits for it, if the one whose name is in the file is gone.
+// If a process is killed while it starts a child, the child keeps the lock until it executes its program. take() waits
+// for that if the process named in the file no longer exists.
 //
-// Whoever only asks (holder()) has a shared lock for that moment. It is no owner: take() tells the two apart, since it
-// could share the lock with one who asks, and tries again.
+// holder() takes a shared lock for a moment, which does not make it an owner: take() distinguishes the two, since it
+// could share the lock with a caller of holder(), and tries again.
 #pragma once
 
 #include <optional>
@@ -29,9 +29,9 @@ class FileLock {
   }
   ~FileLock();
 
-  // Conflict if it is taken, with the holder's process, program and machine.
+  // Conflict if the lock is taken, with the holder's process, program and machine.
   static Result<FileLock> take(const std::string& path, const std::string& what);
-  // Who has it now: process, program and machine. None: nobody. Makes and changes nothing.
+  // The process, program and machine that hold the lock; none if it is free. Changes nothing.
   static Result<std::optional<std::string>> holder(const std::string& path);
 
  private:

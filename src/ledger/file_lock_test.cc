@@ -10,8 +10,8 @@
 namespace rota::ledger::detail {
 namespace {
 
-// Contract: L-2. A process that was killed while it started another one has left the lock with that one for a moment:
-// who comes next waits for it, and is not refused.
+// Contract: L-2. A process that is killed while it starts a child leaves the lock with the child for a moment: the next
+// process waits for that and is not refused.
 TEST(FileLock, AChildOfOneThatIsGone) {
   const TestFolder folder;
   const std::string path = folder / "lock";
@@ -31,7 +31,7 @@ TEST(FileLock, AChildOfOneThatIsGone) {
   EXPECT_TRUE(lock.ok()) << lock.error().to_string();
 }
 
-// Contract: L-2. One that lives is a conflict, and is named.
+// Contract: L-2. A living holder is a conflict, and is named.
 TEST(FileLock, OneThatLives) {
   const TestFolder folder;
   const std::string path = folder / "lock";

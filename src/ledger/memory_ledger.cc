@@ -2,11 +2,11 @@
 
 namespace rota::ledger {
 
-Result<void> MemoryLedger::submit(std::span<const Record> records) {
+Result<void> MemoryLedger::submit(std::span<const RecordBytes> records) {
   const sync::MutexLock lock(mutex_);
   if (closed_) return detail::closed_error();
   ROTA_TRY(detail::check_submit(records, last()));
-  for (const Record& record : records) records_.push_back(record.bytes);
+  for (const RecordBytes& record : records) records_.push_back(record.bytes);
   return {};
 }
 
@@ -15,11 +15,11 @@ Result<void> MemoryLedger::wait_durable(std::uint64_t index) {
   return detail::check_wait(index, last());
 }
 
-Result<std::vector<Record>> MemoryLedger::read(std::uint64_t from, std::size_t max_records) {
+Result<std::vector<RecordBytes>> MemoryLedger::read(std::uint64_t from, std::size_t max_records) {
   const sync::MutexLock lock(mutex_);
   if (closed_) return detail::closed_error();
   ROTA_TRY(detail::check_read(from, base_ + 1));
-  std::vector<Record> found;
+  std::vector<RecordBytes> found;
   std::size_t bytes = 0;
   for (std::uint64_t index = from; index <= last() && found.size() < max_records; ++index) {
     const std::string& record = records_[index - base_ - 1];
@@ -63,7 +63,8 @@ Result<void> MemoryLedger::compact(std::uint64_t up_to) {
 }
 
 Result<void> MemoryLedger::backup(const std::string& path) {
-  return Error{ErrorCode::kUnsupported, "no backup at " + path + ": this ledger is in memory only; use one on disk"};
+  return Error{ErrorCode::kUnsupported,
+               "cannot back up to " + path + ": this ledger is only in memory; use a ledger on disk"};
 }
 
 Result<void> MemoryLedger::close() {

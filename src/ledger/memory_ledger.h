@@ -1,7 +1,7 @@
-// MemoryLedger: the log in this process's memory. For tests, simulations, and runs that may forget.
+// MemoryLedger: the log in this process's memory, for tests, simulations, and runs that need no recovery.
 //
-// A record is durable as soon as it is submitted, as far as memory is: it lives as long as the object. Nothing waits,
-// so that it works the same in a fiber, in deterministic mode and on a plain thread.
+// A submitted record counts as durable at once; it lives as long as the object. Nothing waits, so it works the same in
+// a fiber, in deterministic mode and on a plain thread.
 //
 // Invariant, under mutex_: records_ are base_ + 1, base_ + 2, ..., and snapshot_ is at least base_.
 // Bounds: none of its own; compaction keeps it small.
@@ -17,16 +17,16 @@ namespace rota::ledger {
 
 class MemoryLedger final : public Ledger {
  public:
-  Result<void> submit(std::span<const Record> records) override ROTA_EXCLUDES(mutex_);
+  Result<void> submit(std::span<const RecordBytes> records) override ROTA_EXCLUDES(mutex_);
   Result<void> wait_durable(std::uint64_t index) override ROTA_EXCLUDES(mutex_);
-  Result<std::vector<Record>> read(std::uint64_t from, std::size_t max_records) override ROTA_EXCLUDES(mutex_);
+  Result<std::vector<RecordBytes>> read(std::uint64_t from, std::size_t max_records) override ROTA_EXCLUDES(mutex_);
   [[nodiscard]] std::uint64_t first_index() const override ROTA_EXCLUDES(mutex_);
   [[nodiscard]] std::uint64_t last_index() const override ROTA_EXCLUDES(mutex_);
   [[nodiscard]] std::uint64_t submitted_index() const override { return last_index(); }
   Result<void> save_snapshot(Snapshot snapshot) override ROTA_EXCLUDES(mutex_);
   Result<std::optional<Snapshot>> latest_snapshot() override ROTA_EXCLUDES(mutex_);
   Result<void> compact(std::uint64_t up_to) override ROTA_EXCLUDES(mutex_);
-  // Unsupported: what is only in memory has no file.
+  // Unsupported, because there is no file.
   Result<void> backup(const std::string& path) override;
   Result<void> close() override ROTA_EXCLUDES(mutex_);
 
@@ -35,7 +35,7 @@ class MemoryLedger final : public Ledger {
   [[nodiscard]] std::uint64_t latest() const ROTA_REQUIRES(mutex_) { return snapshot_ ? snapshot_->index : 0; }
 
   mutable sync::Mutex mutex_;
-  std::uint64_t base_ ROTA_GUARDED_BY(mutex_) = 0;  // Records up to here are compacted away.
+  std::uint64_t base_ ROTA_GUARDED_BY(mutex_) = 0;  // Records up to this index are compacted.
   std::deque<std::string> records_ ROTA_GUARDED_BY(mutex_);
   std::optional<Snapshot> snapshot_ ROTA_GUARDED_BY(mutex_);
   bool closed_ ROTA_GUARDED_BY(mutex_) = false;

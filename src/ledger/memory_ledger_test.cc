@@ -11,7 +11,7 @@ struct MemoryHome {
   Result<std::unique_ptr<Ledger>> open(bool /*deterministic*/) { return std::make_unique<MemoryLedger>(); }
 };
 
-// Contract: L-1. The ledger in memory does what every ledger does.
+// Contract: L-1. The ledger in memory passes the common suite.
 INSTANTIATE_TYPED_TEST_SUITE_P(Memory, LedgerConformance, MemoryHome);
 
 }  // namespace

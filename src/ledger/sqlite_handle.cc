@@ -5,14 +5,14 @@
 #include <cerrno>
 #include <cstring>
 
-#include "fiber/io_error.h"
+#include "base/os_error.h"
 #include "rota/assert.h"
 
 namespace rota::ledger::detail {
 
 namespace {
 
-constexpr int kBusyMs = 1000;  // Only a program beside ours, such as the sqlite3 shell, can hold a lock.
+constexpr int kBusyMs = 1000;  // Only another program, such as the sqlite3 shell, can hold a lock.
 
 ErrorCode code_of(int status, int system_error) {
   switch (status & 0xff) {
@@ -30,7 +30,7 @@ ErrorCode code_of(int status, int system_error) {
     case SQLITE_READONLY:
       return ErrorCode::kPermissionDenied;
     case SQLITE_CANTOPEN:
-      return system_error == 0 ? ErrorCode::kIoError : fiber::detail::code_of_errno(system_error);
+      return system_error == 0 ? ErrorCode::kIoError : code_of_errno(system_error);
     case SQLITE_NOMEM:
       return ErrorCode::kResourceExhausted;
     case SQLITE_TOOBIG:
@@ -57,7 +57,7 @@ Result<std::unique_ptr<Connection>> Connection::open_with(const std::string& pat
   std::unique_ptr<Connection> connection(new Connection(path));
   std::string uri = "file:";
   for (const char c : path) {
-    // What a URI means something by, as its hexadecimal number.
+    // Characters with a meaning in a URI, as hexadecimal numbers.
     uri += c == '%' ? "%25" : c == '?' ? "%3f" : c == '#' ? "%23" : std::string(1, c);
   }
   uri.append("?").append(parameters);
@@ -66,7 +66,7 @@ Result<std::unique_ptr<Connection>> Connection::open_with(const std::string& pat
 }
 
 Result<void> Connection::connect(const std::string& name, int flags, const char* vfs) {
-  // NOMUTEX: whoever has a Connection has it alone.
+  // NOMUTEX: a Connection has one owner at a time.
   if (sqlite3_open_v2(name.c_str(), &raw_, flags | SQLITE_OPEN_NOMUTEX, vfs) != SQLITE_OK) return error("open");
   sqlite3_extended_result_codes(raw_, 1);
   sqlite3_busy_timeout(raw_, kBusyMs);
@@ -107,27 +107,27 @@ Result<void> Connection::execute(const char* sql) {
 Result<std::uint64_t> Connection::number(std::string_view sql) {
   ROTA_TRY_ASSIGN(Statement statement, prepare(sql));
   ROTA_TRY_ASSIGN(const bool row, statement.step());
-  if (!row) return Error{ErrorCode::kCorrupt, path_ + ": no answer to " + std::string(sql)};
+  if (!row) return Error{ErrorCode::kCorrupt, path_ + ": no row was returned for " + std::string(sql)};
   return statement.number(0);
 }
 
 Result<void> Connection::mark_write_ahead() {
   sqlite3_file* file = nullptr;
   if (sqlite3_file_control(raw_, "main", SQLITE_FCNTL_FILE_POINTER, &file) != SQLITE_OK) return error("its file");
-  // The versions that may write and read it (file format, 1.3.2): 2 is write-ahead.
+  // The format versions for writing and reading (file format, 1.3.2): 2 is write-ahead logging.
   constexpr char kVersions[] = {2, 2};
   constexpr sqlite3_int64 kVersionsAt = 18;
   int status = file->pMethods->xWrite(file, kVersions, sizeof kVersions, kVersionsAt);
   if (status == SQLITE_OK) status = file->pMethods->xSync(file, SQLITE_SYNC_NORMAL);
   if (status == SQLITE_OK) return {};
   const int system_error = errno;
-  return Error{code_of(status, system_error), path_ + ": making it: " + sqlite3_errstr(status)}.with(
+  return Error{code_of(status, system_error), path_ + ": creating it: " + sqlite3_errstr(status)}.with(
       "sqlite", std::to_string(status));
 }
 
 void Connection::roll_back() {
-  // Some errors have rolled back already; if this fails as well, the connection is of no more use, which the error
-  // that led here says already.
+  // Some errors have already rolled back. If this fails as well, the connection cannot be used, which the error that
+  // led here already says.
   if (sqlite3_get_autocommit(raw_) == 0) sqlite3_exec(raw_, "ROLLBACK", nullptr, nullptr, nullptr);
 }
 
@@ -141,7 +141,7 @@ Statement& Statement::bind(int parameter, std::uint64_t value) {
 }
 
 Statement& Statement::bind(int parameter, std::string_view bytes) {
-  // A null pointer would be NULL and not an empty blob.
+  // A null pointer would bind NULL instead of an empty blob.
   bind_status_ |= sqlite3_bind_blob64(raw_, parameter, bytes.empty() ? "" : bytes.data(), bytes.size(), SQLITE_STATIC);
   return *this;
 }
@@ -169,8 +169,6 @@ void Statement::reset() {
   bind_status_ = SQLITE_OK;
 }
 
-bool Statement::is_integer(int column) const { return sqlite3_column_type(raw_, column) == SQLITE_INTEGER; }
-bool Statement::is_blob(int column) const { return sqlite3_column_type(raw_, column) == SQLITE_BLOB; }
 std::uint64_t Statement::number(int column) const {
   return static_cast<std::uint64_t>(sqlite3_column_int64(raw_, column));
 }

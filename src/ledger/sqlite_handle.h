@@ -1,4 +1,4 @@
-// SQLite's C interface as values of ours: a connection, a statement, an error.
+// C++ wrappers of SQLite's C interface: a connection, a statement, an error.
 //
 // Thread safety: an object belongs to one thread at a time.
 #pragma once
@@ -18,7 +18,7 @@ namespace rota::ledger::detail {
 
 class Connection;
 
-// A prepared statement. Parameters and columns count from 1 and 0, as SQLite's do.
+// A prepared statement. Parameters count from 1 and columns from 0, as in SQLite.
 class Statement {
  public:
   Statement() = default;
@@ -33,18 +33,16 @@ class Statement {
 
   // A failed bind makes the next step() fail.
   Statement& bind(int parameter, std::uint64_t value);
-  // REQUIRES: the bytes stay until the statement is reset or gone.
+  // REQUIRES: the bytes stay valid until the statement is reset or destroyed.
   Statement& bind(int parameter, std::string_view bytes);
   // True: there is a row.
   Result<bool> step();
-  // Runs a statement that gives no rows, and makes it ready for the next time.
+  // Runs a statement that returns no rows, and resets it.
   Result<void> run();
   void reset();
 
-  [[nodiscard]] bool is_integer(int column) const;
-  [[nodiscard]] bool is_blob(int column) const;
   [[nodiscard]] std::uint64_t number(int column) const;
-  // Until the next step() or reset().
+  // Valid until the next step() or reset().
   [[nodiscard]] std::string_view bytes(int column) const;
 
  private:
@@ -54,14 +52,14 @@ class Statement {
   int bind_status_ = 0;
 };
 
-// One connection. It is never moved: statements refer to it.
+// A connection. It is never moved, because statements refer to it.
 class Connection {
  public:
   enum class Mode { kRead, kWrite, kCreate };
 
-  // `vfs` null is SQLite's own. It waits a second for a lock that another program has.
+  // A null `vfs` means SQLite's own. Waits up to a second for a lock that another program holds.
   static Result<std::unique_ptr<Connection>> open(const std::string& path, Mode mode, const char* vfs);
-  // Reads only, with parameters of SQLite's URIs: "mode=ro&immutable=1".
+  // Opens for reading only, with SQLite URI parameters such as "mode=ro&immutable=1".
   static Result<std::unique_ptr<Connection>> open_with(const std::string& path, std::string_view parameters,
                                                        const char* vfs);
   Connection(const Connection&) = delete;
@@ -70,10 +68,10 @@ class Connection {
 
   Result<Statement> prepare(std::string_view sql);
   Result<void> execute(const char* sql);
-  // The one number that a statement gives.
+  // The single number that a statement returns.
   Result<std::uint64_t> number(std::string_view sql);
-  // Runs body between BEGIN and COMMIT. If anything fails, it is rolled back. On a connection that only reads, it reads
-  // everything as of one moment.
+  // Runs body between BEGIN and COMMIT, and rolls back on any failure. On a read-only connection, body sees the state
+  // of one moment.
   template <class Body>
   Result<void> transaction(Body&& body) {
     ROTA_TRY(execute("BEGIN IMMEDIATE"));
@@ -83,11 +81,11 @@ class Connection {
     return done;
   }
 
-  // Makes a database that was just made one with a write-ahead log, and syncs it. REQUIRES: nobody else has it open,
-  // and this connection is not used any more.
+  // Turns a new database into one with a write-ahead log, and syncs it. REQUIRES: nobody else has it open, and this
+  // connection is not used afterwards.
   Result<void> mark_write_ahead();
 
-  // The error for what SQLite returned last here. `what` says what was tried.
+  // The error for SQLite's latest result on this connection. `what` says what was attempted.
   [[nodiscard]] Error error(std::string_view what) const;
   [[nodiscard]] sqlite3* raw() const { return raw_; }
   [[nodiscard]] const std::string& path() const { return path_; }

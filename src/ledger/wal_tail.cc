@@ -9,7 +9,7 @@
 #include <map>
 #include <vector>
 
-#include "fiber/io_error.h"
+#include "base/os_error.h"
 
 namespace rota::ledger::detail {
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kHeaderBytes = 32;
 constexpr std::size_t kFrameHeaderBytes = 24;
-constexpr std::uint32_t kMagic = 0x377f0682;  // Its last bit: the checksums' words are big-endian.
+constexpr std::uint32_t kMagic = 0x377f0682;  // The last bit says that the checksums' words are big-endian.
 
 struct Checksum {
   std::uint32_t first = 0;
@@ -41,7 +41,7 @@ Checksum go_on(Checksum sum, const unsigned char* bytes, std::size_t size, bool 
   return sum;
 }
 
-// A file to be read; none, if it is not there.
+// A file opened for reading, or none if it does not exist.
 class Reader {
  public:
   explicit Reader(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)), path_(path) {
@@ -56,17 +56,17 @@ class Reader {
   // 0 if there is no such file.
   Result<std::uint64_t> size() const {
     if (error_ == ENOENT) return std::uint64_t{0};
-    if (error_ != 0) return fiber::detail::os_error(error_, "open " + path_);
+    if (error_ != 0) return os_error(error_, "open " + path_);
     const off_t end = ::lseek(fd_, 0, SEEK_END);
-    if (end < 0) return fiber::detail::os_error(errno, "seek in " + path_);
+    if (end < 0) return os_error(errno, "seek in " + path_);
     return static_cast<std::uint64_t>(end);
   }
-  // False if less than `size` bytes are there.
+  // False if the file has less than `size` bytes there.
   Result<bool> fill(std::uint64_t at, unsigned char* bytes, std::size_t size) const {
     for (std::size_t got = 0; got < size;) {
       const ssize_t n = ::pread(fd_, bytes + got, size - got, static_cast<off_t>(at + got));
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return fiber::detail::os_error(errno, "read " + path_);
+      if (n < 0) return os_error(errno, "read " + path_);
       if (n == 0) return false;
       got += static_cast<std::size_t>(n);
     }
@@ -79,15 +79,15 @@ class Reader {
   const std::string path_;
 };
 
-// Whether the main file has every page as the last transaction left it that is in the log behind a bad header. Frames
-// are not checked: one that has changed differs from the main file, and that is all that is asked.
+// Whether the main file has every page as the last transaction in the log after a bad header left it. Frames are not
+// checked: a changed one differs from the main file, which is what this looks for.
 Result<bool> is_in_main(const Reader& log, const Reader& main) {
   std::array<unsigned char, 18> start;
   ROTA_TRY_ASSIGN(const bool has_start, main.fill(0, start.data(), start.size()));
   if (!has_start) return false;
   const std::size_t page_bytes = start[16] == 0 && start[17] == 1 ? 65536U : std::size_t{start[16]} << 8 | start[17];
   if (page_bytes < 512 || (page_bytes & (page_bytes - 1)) != 0) return false;
-  std::map<std::uint32_t, std::uint64_t> open, committed;  // Page -> where its newest content is in the log.
+  std::map<std::uint32_t, std::uint64_t> open, committed;  // Page to the offset of its newest content in the log.
   std::array<unsigned char, kFrameHeaderBytes> header, first;
   std::uint64_t pages = 0;
   for (std::uint64_t at = kHeaderBytes;; at += kFrameHeaderBytes + page_bytes) {
@@ -103,7 +103,7 @@ Result<bool> is_in_main(const Reader& log, const Reader& main) {
   std::vector<unsigned char> in_log(page_bytes), in_main(page_bytes);
   for (const auto& [page, where] : committed) {
     if (page == 0) return false;
-    if (page > pages) continue;  // Cut off by the last transaction.
+    if (page > pages) continue;  // Removed by the last transaction.
     ROTA_TRY_ASSIGN(const bool logged, log.fill(where, in_log.data(), page_bytes));
     ROTA_TRY_ASSIGN(const bool kept, main.fill((page - std::uint64_t{1}) * page_bytes, in_main.data(), page_bytes));
     if (!logged || !kept || in_log != in_main) return false;
@@ -111,14 +111,14 @@ Result<bool> is_in_main(const Reader& log, const Reader& main) {
   return true;
 }
 
-// What the walk over the frames knows.
+// The state of the walk over the frames.
 struct Walk {
   std::array<unsigned char, 8> salt;
   bool big;
   std::size_t frame_bytes;
-  Checksum stored;            // Of the frame before, as written there.
+  Checksum stored;            // Of the previous frame, as stored there.
   bool chained = true;        // Every frame so far is good.
-  bool after_commit = false;  // Behind a bad frame: the transaction that it was in has ended.
+  bool after_commit = false;  // After a bad frame: its transaction has ended.
 
   void take(const unsigned char* frame, std::uint64_t number, WalTail& tail) {
     const bool ours = std::memcmp(frame + 8, salt.data(), salt.size()) == 0;
@@ -179,7 +179,7 @@ Result<WalTail> read_wal_tail(const std::string& path, const std::string& main_p
     if (!whole) break;
     walk.take(frame.data(), number, tail);
   }
-  // Half a frame at the end: of the transaction that was being written, as far as one can tell.
+  // Half a frame at the end: presumably of the transaction that was being written.
   if (at != tail.file_bytes && walk.chained) tail.torn_bytes = tail.file_bytes - tail.valid_bytes;
   return tail;
 }

@@ -1,22 +1,19 @@
-// One attempt at a task, from its assignment to its end: a command or a handler.
+// One attempt at a task, from its assignment to its end: a program or a handler (handler_attempt.h).
 //
-// Life: made when the assignment is queued; run() once, by a task of its own; stop() any number of times from other
-// tasks, before, while and after it runs.
+// Life: made when the assignment arrives; run() once, by a task of its own; control() any number of times from other
+// tasks, before, during and after run().
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "base/sync.h"
-#include "bus/message.h"
-#include "rota/fiber/cancel.h"
+#include "model/message.h"
+#include "model/outcome.h"
 #include "rota/fiber/sync.h"
-#include "rota/fiber/task.h"
 #include "rota/worker.h"
-#include "worker/command.h"
+#include "worker/executor.h"
 #include "worker/result_cache.h"
 
 namespace rota::worker {
@@ -25,126 +22,106 @@ namespace rota::worker {
 class AttemptHost {
  public:
   virtual ~AttemptHost() = default;
-  // Of what it is given, the identity is filled in. May wait; what cannot be sent is dropped.
-  virtual void report(bus::Report report) = 0;
-  // Of results; null: none are kept here.
+  // May wait; a report that cannot be sent is dropped.
+  virtual void report(model::Report report) = 0;
+  // The cache of results; null: this worker keeps none.
   [[nodiscard]] virtual ResultCache* cache() = 0;
-};
-
-// How an attempt ended: what its final report says.
-struct AttemptEnd {
-  bus::ReportKind kind = bus::ReportKind::kFailed;
-  bus::FailureCause cause = bus::FailureCause::kError;
-  std::string text{};
-  std::string json{};
-  std::string log_path{};
-  std::uint64_t cpu_us = 0;
-  std::uint64_t max_rss_bytes = 0;
-  std::uint64_t next = 0;  // The task that has started in its place; 0: none.
-  bool cached = false;
-  std::string note{};
+  [[nodiscard]] virtual WallClock clock() const = 0;
 };
 
 class Attempt {
  public:
-  Attempt(AttemptHost& host, bus::Assign assign) : host_(host), assign_(std::move(assign)), term_(assign_.term) {}
+  Attempt(AttemptHost& host, model::Assign assign)
+      : host_(host), assign_(std::move(assign)), term_(assign_.term.value()) {}
   virtual ~Attempt() = default;
   Attempt(const Attempt&) = delete;
   Attempt& operator=(const Attempt&) = delete;
 
   // Never throws but Cancelled, when the worker itself is being cancelled.
-  AttemptEnd run();
-  void stop(bus::StopKind kind);
+  AttemptResult run();
+  void control(model::AttemptAction action);
 
-  // May run() be called before there is room for it, if stand_by() was? Then it begins with go(), or in the place of
-  // another attempt, whose end names it.
+  // Why the worker refuses to run it; empty: it does not. An attempt that is refused is never run().
+  [[nodiscard]] virtual const std::string& refusal() const;
+
+  // If true, run() may be called before there is room for the attempt, after stand_by(). The attempt then starts with
+  // go(), or in the place of another attempt, whose result names it.
   [[nodiscard]] virtual bool can_stand_by() const { return false; }
   virtual void stand_by() {}
   virtual void go() {}
 
-  [[nodiscard]] const bus::Assign& assign() const { return assign_; }
-  // The leader's term under which its reports go: a new leader may take over a running attempt. Relaxed: one number.
-  [[nodiscard]] std::uint64_t term() const { return term_.load(std::memory_order_relaxed); }
-  void set_term(std::uint64_t term) { term_.store(term, std::memory_order_relaxed); }
+  // The specification in it is only there until run() is called.
+  [[nodiscard]] const model::Assign& assign() const { return assign_; }
+  [[nodiscard]] const model::AttemptId& id() const { return assign_.id; }
+  // The term of the leader for its reports: a new leader may take over a running attempt. Relaxed: a single number.
+  [[nodiscard]] model::Term term() const { return model::Term(term_.load(std::memory_order_relaxed)); }
+  void set_term(model::Term term) { term_.store(term.value(), std::memory_order_relaxed); }
   [[nodiscard]] StopReason stop_reason() const { return stop_.load(std::memory_order_acquire); }
+  // The outcome of an attempt that was stopped before it started.
+  [[nodiscard]] model::AttemptOutcome stopped_before_start() const;
 
  protected:
-  virtual AttemptEnd run_spec(TaskSpec spec) = 0;
-  // Cancel or preempt, pause, resume; the reason is set already.
-  virtual void do_stop(bus::StopKind kind) = 0;
-  void report(bus::Report report) const;
+  virtual AttemptResult run_spec() = 0;
+  // The stop reason is set already.
+  virtual void do_control(model::AttemptAction action) = 0;
+  void report(model::ReportBody body) const;
   // The inputs of merged tasks, as one JSON array.
   [[nodiscard]] std::string merged_inputs() const;
+  // Wall time now.
+  [[nodiscard]] std::int64_t wall_ns() const;
 
   AttemptHost& host_;
-  const bus::Assign assign_;
+  model::Assign assign_;
 
  private:
-  // Runs it, unless an earlier success stands for it.
-  AttemptEnd run_or_reuse(TaskSpec spec);
+  // Runs the task unless a kept result of an earlier success can be used.
+  AttemptResult run_or_reuse();
 
   sync::Atomic<std::uint64_t> term_;
-  // Release in stop(), acquire in stop_reason(): who sees the reason sees it before what do_stop() does.
+  // Release in control(), acquire in stop_reason(): a reader that sees the effect of do_control() sees the reason.
   sync::Atomic<StopReason> stop_{StopReason::kNone};
 };
 
-class CommandAttempt final : public Attempt, private CommandEvents {
+class ProgramAttempt final : public Attempt, private ProgramEvents {
  public:
-  // `gpus`: of the machine. REQUIRES: guard and place outlive it.
-  CommandAttempt(AttemptHost& host, bus::Assign assign, Guard& guard, const CommandPlace& place, std::uint32_t gpus);
+  // REQUIRES: the executor outlives it.
+  ProgramAttempt(AttemptHost& host, model::Assign assign, Executor& executor);
 
-  // Devices are not counted by the guard; and what may be in the cache is looked up when it is its turn.
-  [[nodiscard]] bool can_stand_by() const override { return assign_.gpu_mask == 0 && assign_.stage.empty(); }
+  [[nodiscard]] bool can_stand_by() const override { return can_stand_by_; }
   void stand_by() override { stand_by_ = true; }
   void go() override;
 
  private:
-  AttemptEnd run_spec(TaskSpec spec) override;
-  void do_stop(bus::StopKind kind) override;
+  AttemptResult run_spec() override;
+  void do_control(model::AttemptAction action) override;
   void on_progress(std::uint32_t permille, const std::string& message) override;
   void on_checkpoint(const std::string& json) override;
   void on_log(const std::string& text) override;
-  void on_cache(const std::string& kind, const std::string& name) override;
+  void on_cached(const std::string& item) override;
   void on_output(bool from_stderr, std::string bytes, std::uint64_t dropped_bytes) override;
 
-  Guard& guard_;
-  const CommandPlace& place_;
-  const std::uint32_t gpus_;
+  Executor& executor_;
+  const bool can_stand_by_;
   bool stand_by_ = false;  // Set before run().
   fiber::Mutex mutex_;
-  bool gone_ = false;                   // Under mutex_: go() was called.
-  std::unique_ptr<CommandRun> run_;     // Under mutex_.
-  bool paused_ = false;                 // Under mutex_: said before there was a run_.
-  std::chrono::milliseconds grace_{0};  // Of this task; set with run_.
+  // Under mutex_: the program, and the requests that came before there was one.
+  std::unique_ptr<ProgramHandle> program_;
+  bool go_requested_ = false;
+  bool paused_ = false;
 };
 
-class HandlerAttempt final : public Attempt {
+// An attempt that this worker cannot run.
+class RefusedAttempt final : public Attempt {
  public:
-  HandlerAttempt(AttemptHost& host, bus::Assign assign, const TaskHandler& handler);
-  ~HandlerAttempt() override;
+  RefusedAttempt(AttemptHost& host, model::Assign assign, std::string why)
+      : Attempt(host, std::move(assign)), why_(std::move(why)) {}
+  [[nodiscard]] const std::string& refusal() const override { return why_; }
 
  private:
-  friend class rota::TaskContext;
-  AttemptEnd run_spec(TaskSpec spec) override;
-  void do_stop(bus::StopKind kind) override;
-  // The task of the handler, if it is there.
-  std::shared_ptr<fiber::Task<void>> task();
-  // Waits while it is paused.
-  void pause_point();
+  AttemptResult run_spec() override { return {}; }
+  void do_control(model::AttemptAction) override {}
 
-  const TaskHandler& handler_;
-  std::string inputs_;
-  std::string last_checkpoint_;
-  std::vector<std::string> merged_;
-  fiber::CancelToken token_;
-  fiber::Event going_{true};  // Reset while it is paused.
-  // Progress that was too soon after the last to be sent; the handler's tasks may race for it.
-  sync::Mutex progress_mutex_;
-  bool progress_waits_ ROTA_GUARDED_BY(progress_mutex_) = false;
-  bus::Report progress_ ROTA_GUARDED_BY(progress_mutex_);
-  std::chrono::nanoseconds progress_at_ ROTA_GUARDED_BY(progress_mutex_){-1};
-  sync::Mutex task_mutex_;
-  std::shared_ptr<fiber::Task<void>> task_ ROTA_GUARDED_BY(task_mutex_);
+  const std::string why_;
 };
 
 }  // namespace rota::worker

@@ -22,7 +22,7 @@ std::string read(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// 0 for "max", for what is not there and for what is no number.
+// 0 for "max", for a missing file, and for text that is not a number.
 std::uint64_t number(std::string_view text) {
   std::uint64_t value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
@@ -54,14 +54,14 @@ Result<void> check(const std::string& directory) {
   const std::string shown = "the cgroup directory '" + printable(directory, 200) + "'";
   struct stat status{};
   if (::stat((directory + "/cgroup.procs").c_str(), &status) != 0) {
-    return Error{ErrorCode::kNotFound, shown + " is not one of cgroup version 2: it has no cgroup.procs"};
+    return Error{ErrorCode::kNotFound, shown + " does not belong to cgroup version 2: it has no file cgroup.procs"};
   }
-  // The one proof is to make a group.
+  // The only proof is to make a group.
   const std::string probe = directory + "/rota-probe-" + std::to_string(::getpid());
   if (::mkdir(probe.c_str(), 0755) != 0) {
-    return Error{ErrorCode::kPermissionDenied,
-                 shown + " takes no groups of ours (" + std::generic_category().message(errno) +
-                     "); it must be delegated to this user, as systemd does with Delegate=yes"};
+    return Error{ErrorCode::kPermissionDenied, "cannot make a group in " + shown + " (" +
+                                                   std::generic_category().message(errno) +
+                                                   "); delegate it to this user, as systemd does with Delegate=yes"};
   }
   ::rmdir(probe.c_str());
   return {};
@@ -99,7 +99,8 @@ Result<std::string> usable_cgroup(const std::string& wanted) {
   } else {
     ROTA_TRY(check(directory));
   }
-  // May fail: a group with processes in it gives its children no controllers. Limits are rlimits then.
+  // This may fail: a group that contains processes cannot enable controllers for its children. Limits are then
+  // enforced by rlimits.
   for (const char* controller : {"+memory", "+cpu", "+pids"}) {
     std::ofstream(directory + "/cgroup.subtree_control") << controller;
   }

@@ -1,8 +1,8 @@
-// Control groups (version 2): what limits this process, and whether commands may have groups of their own.
+// Control groups (version 2): the limits of this process, and whether programs can have groups of their own.
 //
-// A worker uses a cgroup for commands only where it was given one: by name, or with "auto" the one it is in, if that is
-// not the root of all and can be written to, as it is under systemd with Delegate=yes or in a container. The root's
-// groups are the machine's and not ours.
+// A worker uses a cgroup for programs only if it was given one: by name, or with "auto" the one that it is in, if this
+// is not the root and can be written to, as under systemd with Delegate=yes or in a container. The groups of the root
+// belong to the machine and are left alone.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 namespace rota::worker {
 
-// 0: not limited.
+// 0: no limit.
 struct CgroupLimits {
   std::uint64_t cpu_millis = 0;
   std::uint64_t memory_bytes = 0;
 };
-// Of the group that this process is in, and those above it.
+// The smallest limits of the group that this process is in and of the groups above it.
 [[nodiscard]] CgroupLimits own_cgroup_limits();
-// Of one directory, and those above it up to `root`. For tests.
+// The smallest limits of one directory and of those above it, up to `root`. For tests.
 [[nodiscard]] CgroupLimits cgroup_limits(std::string directory, const std::string& root);
 
-// The directory for commands' groups that `wanted` (WorkerOptions::cgroup) means; empty: none, which is right for ""
-// and for "auto" where there is no group to be had. An error if a directory was named and cannot be used. Where a group
-// is used, its children get the memory and cpu controllers if they are to be had.
+// The directory for the groups of programs, for WorkerOptions::cgroup. Empty: none, which is the result for "" and for
+// "auto" if there is no usable group. An error if a directory was named and cannot be used. The memory and cpu
+// controllers are enabled for the children of the group if possible.
 [[nodiscard]] Result<std::string> usable_cgroup(const std::string& wanted);
 
 }  // namespace rota::worker

@@ -1,113 +1,74 @@
 #include "worker/engine.h"
 
-#include <stdlib.h>
-#include <unistd.h>
-
-#include <filesystem>
+#include <algorithm>
 #include <optional>
-#include <system_error>
 #include <utility>
 #include <variant>
 
-#include "base/hash.h"
 #include "base/json_text.h"
-#include "base/log.h"
 #include "base/nearest.h"
-#include "rota/clock.h"
+#include "model/json.h"
 #include "rota/fiber/error.h"
 #include "rota/fiber/time.h"
-#include "worker/cgroup.h"
+#include "worker/handler_attempt.h"
+#include "worker/task_check.h"
 
 namespace rota::worker {
 
-using bus::Acknowledge;
-using bus::Assign;
-using bus::FromWorker;
-using bus::Report;
-using bus::ReportKind;
-using bus::Stop;
-using bus::StopKind;
+using model::AcknowledgeReport;
+using model::Assign;
+using model::AttemptAction;
+using model::AttemptEnd;
+using model::AttemptOutcome;
+using model::ControlAttempt;
+using model::FromWorker;
+using model::RegisterAgain;
+using model::Report;
 using std::chrono::nanoseconds;
 
 namespace {
 constexpr nanoseconds kLong = std::chrono::hours(24);
-constexpr nanoseconds kRetryAfter = std::chrono::milliseconds(200);  // A bus that was away.
+constexpr nanoseconds kRetryAfter = std::chrono::milliseconds(200);  // When the bus cannot be reached.
 
-// Workers of one name are one process after the other, or one after the other in a process: the time tells the first
-// apart, also when the clock was set back by chance to the very same nanosecond; the count tells the others apart.
-std::uint64_t make_incarnation() {
-  static sync::Atomic<std::uint64_t> count{0};
-  const std::uint64_t number = hash_of(system_clock().wall().time_since_epoch().count(),
-                                       static_cast<std::int64_t>(::getpid()), count.fetch_add(1))
-                                   .low;
-  return number == 0 ? 1 : number;
+AttemptOutcome ended_before_start(AttemptEnd end, std::string message) {
+  AttemptOutcome outcome;
+  outcome.end = end;
+  outcome.message = std::move(message);
+  return outcome;
 }
 
 }  // namespace
 
-Engine::Engine(WorkerOptions options)
-    : options_(std::move(options)),
-      hardware_(options_.hardware ? *options_.hardware : Hardware::detect()),
-      intake_(hardware_, options_.waiting_most) {}
-
-Engine::~Engine() {
-  guard_.reset();
-  std::error_code ignored;
-  if (own_directory_) std::filesystem::remove_all(place_.directory, ignored);
+Engine::Engine(const WorkerOptions& options)
+    : options_(options), spec_(options.spec), table_(options.spec.resources, options.waiting_most) {
+  std::sort(spec_.capabilities.begin(), spec_.capabilities.end());
+  std::sort(spec_.labels.begin(), spec_.labels.end());
+  spec_.handlers.clear();
 }
+
+Engine::~Engine() = default;
 
 Result<void> Engine::handle(std::string type, TaskHandler handler) {
   if (type.empty() || handler == nullptr) {
-    return Error{ErrorCode::kInvalidArgument, "a handler needs a type and a function"};
+    return Error{ErrorCode::kInvalidArgument, "a handler needs a type and a function; one of the two is empty"};
   }
   if (handlers_.contains(type)) {
-    return Error{ErrorCode::kAlreadyExists, "there is a handler for '" + printable(type) + "' already"};
+    return Error{ErrorCode::kAlreadyExists, "a handler for '" + printable(type) + "' is registered already"};
   }
+  spec_.handlers.insert(std::upper_bound(spec_.handlers.begin(), spec_.handlers.end(), type), type);
   handlers_.emplace(std::move(type), std::move(handler));
   return {};
 }
 
-Result<void> Engine::prepare() {
-  std::error_code error;
-  if (!options_.cache_directory.empty()) {
-    const std::string path = std::filesystem::absolute(options_.cache_directory, error).string();
-    if (error) return Error{ErrorCode::kIoError, "no directory for results: " + error.message()};
-    cache_ = std::make_unique<ResultCache>(path, options_.cache_reuse);
-  }
-  if (!options_.commands) return {};
-  if (options_.directory.empty()) {
-    std::string name = (std::filesystem::temp_directory_path(error) / "rota-worker-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) {
-      return Error{ErrorCode::kIoError,
-                   "no directory for the output of commands: " + std::generic_category().message(errno)};
-    }
-    place_.directory = name;
-    own_directory_ = true;
-  } else {
-    std::filesystem::create_directories(options_.directory, error);
-    if (!error) place_.directory = std::filesystem::absolute(options_.directory, error).string();
-    if (error) {
-      return Error{ErrorCode::kIoError, "no directory '" + printable(options_.directory, 200) +
-                                            "' for the output of commands: " + error.message()};
-    }
-  }
-  for (char** entry = environ; *entry != nullptr; ++entry) place_.environment.emplace_back(*entry);
-  place_.grace = options_.grace;
-  place_.stream_output = options_.stream_output;
-  ROTA_TRY_ASSIGN(place_.cgroup, usable_cgroup(options_.cgroup));
-  ROTA_LOG(kInfo, "how commands are limited", {"by", place_.cgroup.empty() ? "rlimits" : "cgroup"},
-           {"cgroup", place_.cgroup});
-  guard_ = std::make_unique<Guard>();
-  return {};
-}
-
-Result<void> Engine::run(bus::WorkerEnd& bus) {
+Result<void> Engine::run(bus::WorkerEnd& bus, const Surroundings& surroundings) {
   {
     const sync::MutexLock lock(mutex_);
-    if (std::exchange(ran_, true)) return Error{ErrorCode::kFailedPrecondition, "this worker has run already"};
+    if (std::exchange(ran_, true)) {
+      return Error{ErrorCode::kFailedPrecondition, "this worker has run already; make a new one"};
+    }
+    surroundings_ = surroundings;
+    clock_.offset_ns = surroundings.wall_ns - fiber::now().count();
   }
-  ROTA_TRY(prepare());
-  incarnation_ = options_.incarnation ? *options_.incarnation : make_incarnation();
   try {
     fiber::with_scope([&](fiber::Nursery& nursery) { serve(bus, nursery); });
   } catch (const fiber::Cancelled&) {
@@ -116,14 +77,13 @@ Result<void> Engine::run(bus::WorkerEnd& bus) {
   return {};
 }
 
-// Ends in this order: nothing more is started; what runs ends; its reports are acknowledged, or that takes too long;
-// the receiver, the heartbeat and the sender end. If this task is cancelled, all of them are.
+// Ends in this order: no more tasks start; running tasks end; their reports are acknowledged, or that takes too long;
+// the receiver, the heartbeat and the sender end. If this task is cancelled, all of them are cancelled.
 void Engine::serve(bus::WorkerEnd& bus, fiber::Nursery& nursery) {
   nursery_ = &nursery;
-  say_hello(bus);
-  if (guard_ != nullptr && options_.expect_commands) {
-    // If this fails, the first command fails, and says why.
-    nursery.launch([this] { (void)guard_->start_one(); });
+  send_registration(bus);
+  if (surroundings_.executor != nullptr && options_.expect_programs) {
+    nursery.launch([this] { surroundings_.executor->prepare(); });
   }
   nursery.launch([this, &bus] { send_all(bus); });
   nursery.launch([this, &bus] { heartbeat(bus); });
@@ -131,39 +91,37 @@ void Engine::serve(bus::WorkerEnd& bus, fiber::Nursery& nursery) {
   stopping_.wait();
   drained_.wait();
   (void)acknowledged_.wait_for(2 * options_.heartbeat_every);
-  over_.set();
+  over_.store(true);
+  wake_.set();
   receiver.cancel();
   receiver.wait();
   outbox_.close();
 }
 
 void Engine::stop() {
-  std::vector<std::shared_ptr<Attempt>> unstarted;
+  std::vector<std::shared_ptr<Attempt>> queued;
   std::vector<std::shared_ptr<Attempt>> standing_by;
+  bool ran = false;
   {
     const sync::MutexLock lock(mutex_);
     if (std::exchange(stop_, true)) return;
-    for (const auto& [task, attempt] : attempts_) {
-      if (!intake_.is_waiting(task)) continue;
-      (standing_by_.contains(task) ? standing_by : unstarted).push_back(attempt);
-    }
-    for (const auto& attempt : unstarted) {
-      attempts_.erase(attempt->assign().task);
-      intake_.end(attempt->assign().task);
-    }
+    ran = ran_;
+    queued = table_.attempts_in(Phase::kQueued);
+    standing_by = table_.attempts_in(Phase::kStandingBy);
     note_state();
   }
-  for (const auto& attempt : unstarted) {
-    finish(attempt->assign(), attempt->term(), {.kind = ReportKind::kPreempted, .text = "the worker stops"});
+  if (ran) send(model::Leave{surroundings_.incarnation});  // Otherwise the registration is followed by it.
+  for (const auto& attempt : queued) {
+    end_queued(attempt, ended_before_start(AttemptEnd::kPreempted, "the worker is leaving"));
   }
-  for (const auto& attempt : standing_by) attempt->stop(StopKind::kPreempt);
+  for (const auto& attempt : standing_by) attempt->control(AttemptAction::kPreempt);
   stopping_.set();
 }
 
 void Engine::note_state() {
-  if (!stop_ || !attempts_.empty()) return;
+  if (!stop_ || table_.waiting() + table_.running() > 0) return;
   drained_.set();
-  if (unacknowledged_.empty()) acknowledged_.set();
+  if (table_.count(Phase::kReporting) == 0) acknowledged_.set();
 }
 
 // ---------------------------------------------------------------------------------------------------------- messages
@@ -175,347 +133,300 @@ void Engine::receive_all(bus::WorkerEnd& bus) {
       if (delivery.code() == ErrorCode::kCancelled) return;
       if (delivery.code() == ErrorCode::kTimeout) continue;
       if (delivery.code() == ErrorCode::kClosed) {
-        // For good: what runs ends, and nobody is there to acknowledge it.
+        // Closed for good: running tasks end, and no acknowledgement will come.
         stop();
         acknowledged_.set();
         return;
       }
-      hello_needed_.store(true);
+      registration_needed_.store(true);
       if (!fiber::sleep_for(kRetryAfter).ok()) return;
       continue;
     }
-    std::visit([this](const auto& message) { on(message); }, delivery->message);
-    // A failure only means that it comes again.
+    std::visit([this](auto& message) { on(message); }, delivery->message);
+    // If this fails, the message is delivered again, and recognised as known.
     (void)bus.acknowledge(delivery->id);
   }
 }
 
-void Engine::on(const Assign& assign) {
-  std::shared_ptr<Attempt> older;
+void Engine::on(Assign& assign) {
   {
     const sync::MutexLock lock(mutex_);
-    if (!intake_.hear(assign.term)) return;
-    if (const auto known = attempts_.find(assign.task); known != attempts_.end()) {
-      const Assign& current = known->second->assign();
-      if (current.attempt == assign.attempt) known->second->set_term(assign.term);  // A new leader took it over.
-      if (current.attempt >= assign.attempt) return;
-      // The host has given the older one up. The newer takes its place when it has ended.
-      older = known->second;
-      const auto successor = successors_.find(assign.task);
-      if (successor == successors_.end() || successor->second.attempt < assign.attempt) {
-        successors_.insert_or_assign(assign.task, assign);
-      }
-    }
+    if (!table_.hear(assign.term)) return;
   }
-  if (older == nullptr) return take(assign);
-  on(Stop{.task = older->assign().task, .attempt = older->assign().attempt, .term = assign.term});
+  take(make_attempt(std::move(assign)));
 }
 
-Result<std::shared_ptr<Attempt>> Engine::make(const Assign& assign) {
+std::string Engine::refusal_of(const Assign& assign) const {
+  if (!assign.merged.empty() && assign.merged.front().id != assign.id) {
+    return "the list of merged tasks does not begin with the task itself; update the host";
+  }
+  if (assign.spec.program && surroundings_.executor == nullptr) {
+    return "this worker runs handlers only, not programs; start a worker that runs programs";
+  }
+  if (!assign.spec.program && !handlers_.contains(assign.spec.type)) {
+    const std::string_view near = nearest(assign.spec.type, spec_.handlers);
+    return "this worker has no handler for '" + printable(assign.spec.type) + "'" +
+           (near.empty() ? "" : "; did you mean '" + std::string(near) + "'?");
+  }
+  const Result<void> valid = validate(assign.spec);
+  return valid.ok() ? std::string() : "the task's specification: " + valid.error().message;
+}
+
+std::shared_ptr<Attempt> Engine::make_attempt(Assign assign) {
   AttemptHost& self = *this;
-  if (assign.kind == bus::TaskKind::kCommand) {
-    if (!options_.commands) return Error{ErrorCode::kUnsupported, "this worker runs handlers, no commands"};
-    return std::shared_ptr<Attempt>(std::make_shared<CommandAttempt>(self, assign, *guard_, place_, hardware_.gpus));
+  if (std::string why = refusal_of(assign); !why.empty()) {
+    return std::make_shared<RefusedAttempt>(self, std::move(assign), std::move(why));
   }
-  const auto handler = handlers_.find(assign.type);
-  if (handler == handlers_.end()) {
-    std::vector<std::string> types;
-    for (const auto& [type, unused] : handlers_) types.push_back(type);
-    const std::string_view near = nearest(assign.type, types);
-    return Error{ErrorCode::kNotFound, "this worker has no handler for '" + printable(assign.type) + "'" +
-                                           (near.empty() ? "" : "; did you mean '" + std::string(near) + "'?")};
-  }
-  return std::shared_ptr<Attempt>(std::make_shared<HandlerAttempt>(self, assign, handler->second));
+  if (assign.spec.program) return std::make_shared<ProgramAttempt>(self, std::move(assign), *surroundings_.executor);
+  const TaskHandler& handler = handlers_.find(assign.spec.type)->second;
+  return std::make_shared<HandlerAttempt>(self, std::move(assign), handler);
 }
 
-void Engine::take(Assign assign) {
-  const Demand demand{assign.cpu_millis, assign.memory_bytes, assign.gpu_mask};
-  Result<std::shared_ptr<Attempt>> attempt = make(assign);
-  AttemptEnd refused;
+void Engine::take(const std::shared_ptr<Attempt>& attempt) {
+  using Verdict = TaskTable::Verdict;
+  Verdict verdict{};
+  bool stopping = false;
+  std::shared_ptr<Attempt> older;
   std::optional<Report> again;
   {
     const sync::MutexLock lock(mutex_);
-    if (stop_) {
-      refused = {.kind = ReportKind::kPreempted, .text = "the worker stops"};
-    } else {
-      switch (intake_.offer(assign.task, assign.attempt, demand)) {
-        case Intake::Verdict::kQueued:
-          if (attempt.ok()) {
-            attempts_.emplace(assign.task, std::move(attempt).value());
-          } else {
-            intake_.end(assign.task);
-            refused.text = attempt.error().message;
-          }
-          break;
-        case Intake::Verdict::kDuplicate:
-          // It has ended. If the end is not known to be known, once more.
-          if (const auto final = unacknowledged_.find({assign.task, assign.attempt}); final != unacknowledged_.end()) {
-            final->second.report.term = assign.term;
-            again = final->second.report;
-            break;
-          }
-          return;
-        case Intake::Verdict::kStale:
-          return;
-        case Intake::Verdict::kImpossible:
-          refused.text = "it asks for " + std::to_string(demand.cpu_millis) + " thousandths of a processor, " +
-                         std::to_string(demand.memory_bytes) + " bytes and the devices " +
-                         std::to_string(demand.gpu_mask) + "; this worker has " + std::to_string(hardware_.cpu_millis) +
-                         ", " + std::to_string(hardware_.memory_bytes) + " and " + std::to_string(hardware_.gpus) +
-                         " devices";
-          break;
-        case Intake::Verdict::kFull:
-          refused.text =
-              "this worker has " + std::to_string(options_.waiting_most) + " tasks waiting and takes no more";
-          break;
-      }
-    }
+    stopping = stop_;
+    verdict = table_.offer(attempt);
+    if (verdict == Verdict::kAfterOlder) older = table_.find(attempt->id().task)->attempt;
+    if (verdict == Verdict::kReportAgain) again = table_.find(attempt->id().task)->final->report;
   }
+  if (verdict == Verdict::kKnown) return;
   if (again) return report(std::move(*again));
-  if (!refused.text.empty()) return finish(assign, assign.term, std::move(refused));
-  start_ready();
+  if (older != nullptr) {
+    // The host has given up the older attempt.
+    return on(ControlAttempt{.id = older->id(), .term = attempt->term(), .action = AttemptAction::kCancel});
+  }
+  AttemptOutcome refused;
+  if (stopping) {
+    refused = ended_before_start(AttemptEnd::kPreempted, "the worker is leaving");
+  } else if (!attempt->refusal().empty()) {
+    refused.message = attempt->refusal();
+  } else if (attempt->stop_reason() != StopReason::kNone) {
+    refused = attempt->stopped_before_start();
+  } else if (verdict == Verdict::kImpossible) {
+    refused.message = "the task needs " + model::to_text(attempt->assign().resources) + "; this worker has only " +
+                      model::to_text(spec_.resources);
+  } else if (verdict == Verdict::kFull) {
+    refused.message =
+        std::to_string(options_.waiting_most) + " tasks wait at this worker already, and it takes no more";
+  } else {
+    return start_ready();
+  }
+  end_queued(attempt, std::move(refused));
 }
 
-void Engine::on(const Stop& stop) {
+void Engine::on(const ControlAttempt& control) {
   std::shared_ptr<Attempt> attempt;
-  bool unstarted = false;
-  std::optional<Assign> successor;
+  bool queued = false;
   {
     const sync::MutexLock lock(mutex_);
-    if (!intake_.hear(stop.term)) return;
-    const auto known = attempts_.find(stop.task);
-    if (known == attempts_.end() || known->second->assign().attempt != stop.attempt) return;
-    attempt = known->second;
-    unstarted = intake_.is_waiting(stop.task) && !standing_by_.contains(stop.task) &&
-                (stop.kind == StopKind::kCancel || stop.kind == StopKind::kPreempt);
-    if (unstarted) {
-      intake_.end(stop.task);
-      attempts_.erase(known);
-      if (auto next = successors_.extract(stop.task); !next.empty()) successor = std::move(next.mapped());
-      note_state();
-    }
+    if (!table_.hear(control.term)) return;
+    attempt = table_.find_attempt(control.id);
+    if (attempt == nullptr) return;
+    queued = table_.is_in(Phase::kQueued, control.id);
   }
-  attempt->stop(stop.kind);
-  if (!unstarted) return;
-  if (successor) return take(std::move(*successor));
-  const bool preempt = stop.kind == StopKind::kPreempt;
-  finish(attempt->assign(), attempt->term(),
-         {.kind = preempt ? ReportKind::kPreempted : ReportKind::kCancelled, .text = "before it began"});
-  start_ready();  // It may have been the one that did not fit.
+  attempt->control(control.action);
+  const bool stops = control.action == AttemptAction::kCancel || control.action == AttemptAction::kPreempt;
+  if (!queued || !stops) return;
+  if (end_queued(attempt, attempt->stopped_before_start()))
+    start_ready();  // It may have been the one that did not fit.
 }
 
-void Engine::on(const Acknowledge& acknowledge) {
+void Engine::on(const AcknowledgeReport& acknowledge) {
   const sync::MutexLock lock(mutex_);
-  if (!intake_.hear(acknowledge.term)) return;
-  unacknowledged_.erase({acknowledge.task, acknowledge.attempt});
+  if (!table_.hear(acknowledge.term)) return;
+  table_.acknowledge(acknowledge.id);
   note_state();
+}
+
+void Engine::on(const RegisterAgain& again) {
+  {
+    const sync::MutexLock lock(mutex_);
+    if (!table_.hear(again.term)) return;
+  }
+  // The heartbeat sends it: this task must never wait for room on the bus, or a host that waits for room, too, would
+  // wait for ever.
+  registration_needed_.store(true);
+  wake_.set();
 }
 
 // ---------------------------------------------------------------------------------------------------------- attempts
 
 void Engine::start_ready() {
   for (;;) {
-    std::shared_ptr<Attempt> attempt;
-    bool stood_by = false;
+    TaskTable::Start next;
     {
       const sync::MutexLock lock(mutex_);
-      const std::optional<std::uint64_t> task = stop_ ? std::nullopt : intake_.start_next();
-      if (!task) break;
-      attempt = attempts_.at(*task);
-      stood_by = standing_by_.erase(*task) != 0;
-      if (stood_by) tell_started(*attempt);
+      if (!stop_) next = table_.start_next();
+      if (next.attempt == nullptr) break;
+      if (next.stood_by) tell_started(*next.attempt, clock_.at(fiber::now()));
     }
-    if (stood_by) {
-      attempt->go();
+    if (next.stood_by) {
+      next.attempt->go();
     } else {
-      report(started(*attempt));
-      launch(attempt);
+      send(started(*next.attempt, clock_.at(fiber::now())));
+      launch(next.attempt);
     }
   }
-  stand_by();
-}
-
-void Engine::stand_by() {
   std::vector<std::shared_ptr<Attempt>> chosen;
   {
     const sync::MutexLock lock(mutex_);
-    if (stop_ || intake_.waiting() == 0 || standing_by_.size() >= intake_.running()) return;
-    for (const std::uint64_t task : intake_.first_in_line(intake_.running())) {
-      const std::shared_ptr<Attempt>& attempt = attempts_.at(task);
-      if (!attempt->can_stand_by()) break;  // Nobody behind it shall overtake it.
-      if (standing_by_.insert(task).second) chosen.push_back(attempt);
-    }
+    if (!stop_) chosen = table_.choose_stand_by();
+    for (const std::shared_ptr<Attempt>& attempt : chosen) attempt->stand_by();
   }
-  for (const std::shared_ptr<Attempt>& attempt : chosen) {
-    attempt->stand_by();
-    launch(attempt);
-  }
+  for (const std::shared_ptr<Attempt>& attempt : chosen) launch(attempt);
 }
 
 void Engine::launch(const std::shared_ptr<Attempt>& attempt) {
-  // Refused when the worker is being cancelled: then nothing more runs, and nobody is there to be told.
+  // Refused while the worker is being cancelled: then nothing more runs, and no report is sent.
   (void)nursery_->try_spawn([this, attempt] { run_attempt(attempt); });
 }
 
-Report Engine::started(const Attempt& attempt) {
-  const Assign& assign = attempt.assign();
-  return {.task = assign.task, .attempt = assign.attempt, .term = attempt.term(), .kind = ReportKind::kStarted};
+Report Engine::started(const Attempt& attempt, std::int64_t started_ns) {
+  return {.id = attempt.id(), .term = attempt.term(), .body = model::Started{started_ns}};
 }
 
-// Under the lock, and so without waiting: whoever finds out next that it runs, or has run, tells nothing before this.
-void Engine::tell_started(const Attempt& attempt) {
-  if (told_started_.insert(attempt.assign().task).second) (void)outbox_.try_send(started(attempt));
+// Under the lock, and so without waiting: no later report of this attempt can be sent before this one.
+void Engine::tell_started(const Attempt& attempt, std::int64_t started_ns) {
+  if (table_.set_told_started(attempt.id())) (void)outbox_.try_send(started(attempt, started_ns));
 }
 
 void Engine::run_attempt(const std::shared_ptr<Attempt>& attempt) {
-  const Assign& assign = attempt->assign();
-  AttemptEnd end = attempt->run();
-  const std::uint64_t next_task = end.next;
-  std::optional<Assign> successor;
+  AttemptResult result = attempt->run();
+  const std::int64_t started_ns = result.outcome.started_ns;
+  const std::int64_t ended_ns = result.outcome.ended_ns;
+  std::vector<Report> reports = final_reports(*attempt, std::move(result.outcome));
+  std::shared_ptr<Attempt> newer;
   {
     const sync::MutexLock lock(mutex_);
-    if (auto next = successors_.extract(assign.task); !next.empty()) successor = std::move(next.mapped());
-    // It had the place of one whose end this worker has not seen yet.
-    const bool ran = end.kind == ReportKind::kSucceeded || end.kind == ReportKind::kFailed;
-    if (ran && standing_by_.contains(assign.task)) tell_started(*attempt);
+    // It has run in the place of an attempt whose end this worker has not seen yet.
+    if (started_ns != 0 && table_.is_in(Phase::kStandingBy, attempt->id())) tell_started(*attempt, started_ns);
+    newer = end_attempt(*attempt, &reports);
+    if (const std::shared_ptr<Attempt> next = table_.start_in_place(result.next)) tell_started(*next, ended_ns);
+    if (newer == nullptr) note_state();  // Otherwise the newer attempt is still to be queued.
   }
-  // Kept before the task is forgotten: at any time it is either running here, or its end is to be reported.
-  if (!successor) finish(assign, attempt->term(), std::move(end));
-  {
-    const sync::MutexLock lock(mutex_);
-    attempts_.erase(assign.task);
-    standing_by_.erase(assign.task);
-    told_started_.erase(assign.task);
-    intake_.end(assign.task);
-    if (standing_by_.contains(next_task) && intake_.start(next_task)) {
-      standing_by_.erase(next_task);
-      tell_started(*attempts_.at(next_task));
-    }
-    // One may have come meanwhile; then the older attempt's report is out, and ignored as what it is.
-    if (auto next = successors_.extract(assign.task); !next.empty()) successor = std::move(next.mapped());
-    note_state();
-  }
-  if (successor) take(std::move(*successor));
+  for (Report& report : reports) send(std::move(report));
+  if (newer != nullptr) take(newer);
   start_ready();
 }
 
-void Engine::finish(const Assign& assign, std::uint64_t term, AttemptEnd end) {
-  if (!assign.children.empty()) {
-    std::vector<std::string> values;
-    if (end.kind == ReportKind::kSucceeded) {
-      Result<std::vector<std::string>> split = split_array(end.json);
-      if (split.ok() && split->size() == assign.children.size()) {
-        values = std::move(*split);
-      } else {
-        end.kind = ReportKind::kFailed;
-        end.text = "the result of " + std::to_string(assign.children.size()) +
-                   " merged tasks must be a JSON array with one value for each, in their order";
-        end.json.clear();
-      }
-    }
-    for (std::size_t i = 0; i < assign.children.size(); ++i) {
-      const bus::ChildTask& child = assign.children[i];
-      send_final({.task = child.task,
-                  .attempt = child.attempt,
-                  .term = term,
-                  .kind = end.kind,
-                  .cause = end.cause,
-                  .text = end.text,
-                  .json = values.empty() ? std::string() : std::move(values[i]),
-                  .log_path = end.log_path});
-    }
-  }
-  send_final({.task = assign.task,
-              .attempt = assign.attempt,
-              .term = term,
-              .kind = end.kind,
-              .cause = end.cause,
-              .text = std::move(end.text),
-              .json = std::move(end.json),
-              .log_path = std::move(end.log_path),
-              .cpu_us = end.cpu_us,
-              .max_rss_bytes = end.max_rss_bytes,
-              .cached = end.cached,
-              .note = std::move(end.note)});
+std::shared_ptr<Attempt> Engine::end_attempt(const Attempt& attempt, std::vector<Report>* reports) {
+  std::shared_ptr<Attempt> newer = table_.take_newer(attempt.id().task);
+  const nanoseconds now = fiber::now();
+  std::erase_if(*reports, [&](const Report& report) { return !table_.end(report, now); });
+  return newer;
 }
 
-void Engine::send_final(Report final) {
+bool Engine::end_queued(const std::shared_ptr<Attempt>& attempt, AttemptOutcome outcome) {
+  std::vector<Report> reports = final_reports(*attempt, std::move(outcome));
+  std::shared_ptr<Attempt> newer;
   {
     const sync::MutexLock lock(mutex_);
-    unacknowledged_.insert_or_assign({final.task, final.attempt}, Final{final, fiber::now()});
+    if (!table_.is_in(Phase::kQueued, attempt->id())) return false;
+    newer = end_attempt(*attempt, &reports);
+    if (newer == nullptr) note_state();
   }
-  report(std::move(final));
+  for (Report& report : reports) send(std::move(report));
+  if (newer != nullptr) take(newer);
+  return true;
+}
+
+std::vector<Report> Engine::final_reports(const Attempt& attempt, AttemptOutcome outcome) {
+  const std::vector<model::MergedTask>& merged = attempt.assign().merged;
+  const model::Term term = attempt.term();
+  std::vector<Report> reports;
+  if (merged.empty()) {
+    reports.push_back({attempt.id(), term, model::Ended{std::move(outcome)}});
+    return reports;
+  }
+  const std::string array = std::exchange(outcome.result, {});
+  std::vector<std::string_view> values;
+  if (outcome.end == AttemptEnd::kSucceeded) {
+    if (model::json_kind(array) == model::JsonKind::kArray) values = model::json_elements(array);
+    if (values.size() != merged.size()) {
+      outcome.end = AttemptEnd::kFailed;
+      outcome.message = "the result of " + std::to_string(merged.size()) +
+                        " merged tasks must be a JSON array with one value per task, in their order";
+    }
+  }
+  for (std::size_t i = 0; i < merged.size(); ++i) {
+    AttemptOutcome own = outcome;
+    if (own.end == AttemptEnd::kSucceeded) own.result = values[i];
+    reports.push_back({merged[i].id, term, model::Ended{std::move(own)}});
+    outcome.cpu_us = 0;  // The use of resources is reported once, for the leading task.
+    outcome.max_rss_bytes = 0;
+  }
+  return reports;
 }
 
 // ------------------------------------------------------------------------------------------------------------ sending
 
-// In a cancelled task, which may want to save a checkpoint, a report still goes out if there is room for it.
 void Engine::report(Report report) {
-  if (outbox_.try_send(std::move(report)).code() != ErrorCode::kWouldBlock) return;
-  (void)outbox_.send(std::move(report));
+  if (const auto* cached = std::get_if<model::Cached>(&report.body)) note_cached(cached->item);
+  send(std::move(report));
+}
+
+// In a cancelled task, which may want to save a checkpoint, a report is still sent if there is room for it.
+void Engine::send(FromWorker message) {
+  if (outbox_.try_send(std::move(message)).code() != ErrorCode::kWouldBlock) return;
+  (void)outbox_.send(std::move(message));
+}
+
+void Engine::note_cached(const std::string& item) {
+  const sync::MutexLock lock(mutex_);
+  caches_[item] = clock_.at(fiber::now());
+  if (caches_.size() <= kMostCacheItems) return;
+  caches_.erase(std::min_element(caches_.begin(), caches_.end(),
+                                 [](const auto& a, const auto& b) { return a.second < b.second; }));
 }
 
 void Engine::send_all(bus::WorkerEnd& bus) {
-  while (std::optional<Report> report = outbox_.receive()) {
-    // What cannot be sent is dropped, if it is not final; the heartbeat sends finals again.
-    const Result<void> sent = bus.send(std::move(*report));
+  while (std::optional<FromWorker> message = outbox_.receive()) {
+    // A message that cannot be sent is dropped. The heartbeat sends final reports, and Leave, again.
+    const Result<void> sent = bus.send(std::move(*message));
     if (sent.code() == ErrorCode::kCancelled) return;
-    if (!sent.ok() && sent.code() != ErrorCode::kClosed) hello_needed_.store(true);
+    if (!sent.ok() && sent.code() != ErrorCode::kClosed) registration_needed_.store(true);
   }
 }
 
-bool Engine::say_hello(bus::WorkerEnd& bus) {
-  bus::Register hello;
-  hello.incarnation = incarnation_;
-  hello.cpu_millis = hardware_.cpu_millis;
-  hello.memory_bytes = hardware_.memory_bytes;
-  hello.gpus = hardware_.gpus;
-  hello.commands = options_.commands;
-  for (const auto& [type, unused] : handlers_) hello.types.push_back(type);
+bool Engine::send_registration(bus::WorkerEnd& bus) {
+  model::Register hello{.incarnation = surroundings_.incarnation, .worker = spec_};
+  bool leaving = false;
+  registration_needed_.store(false);  // Before the table is read: a request that arrives later is answered again.
   {
     const sync::MutexLock lock(mutex_);
-    for (const auto& [task, attempt] : attempts_) hello.held.push_back({task, attempt->assign().attempt});
-    for (const auto& [key, unused] : unacknowledged_) hello.held.push_back({key.first, key.second});
+    leaving = stop_;
+    hello.held = table_.held();
+    for (const auto& [item, used_ns] : caches_) hello.caches.push_back({item, used_ns});
   }
-  const bool sent = bus.send(FromWorker(std::move(hello))).ok();
-  hello_needed_.store(!sent);
+  bool sent = bus.send(std::move(hello)).ok();
+  if (sent && leaving) sent = bus.send(model::Leave{surroundings_.incarnation}).ok();
+  if (!sent) registration_needed_.store(true);
   return sent;
 }
 
 void Engine::heartbeat(bus::WorkerEnd& bus) {
-  while (!over_.wait_for(options_.heartbeat_every)) {
-    if (hello_needed_.load() && !say_hello(bus)) continue;
-    bus::Heartbeat beat;
+  for (;;) {
+    (void)wake_.wait_for(options_.heartbeat_every);
+    wake_.reset();
+    if (over_.load()) return;
+    if (registration_needed_.load() && !send_registration(bus)) continue;
     std::vector<Report> again;
     {
       const sync::MutexLock lock(mutex_);
-      beat.running = intake_.running();
-      beat.waiting = intake_.waiting();
       const nanoseconds now = fiber::now();
-      for (auto& [key, final] : unacknowledged_) {
-        if (now - final.sent_at < options_.heartbeat_every) continue;
-        final.sent_at = now;
-        again.push_back(final.report);
-      }
+      again = table_.reports_to_resend(now, now - options_.heartbeat_every);
     }
-    if (!bus.send(FromWorker(beat)).ok()) continue;
+    if (!bus.send(model::Heartbeat{surroundings_.incarnation}).ok()) continue;
     for (Report& report : again) {
-      if (!bus.send(FromWorker(std::move(report))).ok()) break;
+      if (!bus.send(std::move(report)).ok()) break;
     }
   }
 }
 
 }  // namespace rota::worker
-
-namespace rota {
-
-Worker::Worker(WorkerOptions options) : engine_(std::make_unique<worker::Engine>(std::move(options))) {}
-Worker::~Worker() = default;
-Result<void> Worker::handle(std::string type, TaskHandler handler) {
-  return engine_->handle(std::move(type), std::move(handler));
-}
-Result<void> Worker::run(bus::WorkerEnd& bus) { return engine_->run(bus); }
-void Worker::stop() { engine_->stop(); }
-Hardware Worker::hardware() const { return engine_->hardware(); }
-
-}  // namespace rota

@@ -1,27 +1,29 @@
 // The worker behind rota::Worker: messages in, attempts run, reports out.
 //
-//   receiver ──► on(message) ──► Intake ──► start_ready() ──► one task for each attempt
-//                                                                │ reports
-//   bus ◄── sender ◄── outbox (bounded channel) ◄────────────────┘
-//            ▲ heartbeat, final reports that nobody has acknowledged
+//   receiver ──► on(message) ──► TaskTable ──► start_ready() ──► one fiber task per attempt
+//                                                                    │ reports
+//   bus ◄── sender ◄── outbox (bounded channel) ◄────────────────────┘
+//            ▲ registration, heartbeat, unacknowledged final reports
 //
-// Final reports are kept in `unacknowledged_` from before they are sent until the host acknowledges them, and sent
-// again with the heartbeat. Their number is bounded by what the host has assigned and not acknowledged.
+// A final report is kept in the table from before it is sent until the host acknowledges it, and is sent again with the
+// heartbeat. The number of such reports is bounded by what the host has assigned and not acknowledged.
 //
-// When the machine is full, the first few in line stand by: their commands are with the guard, which starts them in the
-// place of those that end, without waiting for this process. The end of the one says which other has its place, and
-// only then the Intake counts it as running: both happen under one hold of the lock, so what is counted is what runs.
+// When the machine is full, the first few tasks in line stand by (executor.h): the executor starts their programs in
+// the place of those that end. The result of a program names the attempt that took its place. Both changes are made in
+// the table under one hold of the lock, so that the table never counts more than what runs.
 //
-// Locking: `mutex_` is for short looks at the state; nothing waits, sends, cancels or calls a user's function under it.
+// The engine reads no clock, directory or environment of the operating system: time is that of the fiber runtime, and
+// programs belong to the executor. So it runs unchanged under virtual time.
+//
+// Locking: `mutex_` protects short operations on the table. No code waits, sends, cancels or calls a user's function
+// while it holds the lock.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "base/sync.h"
 #include "bus/bus.h"
@@ -30,85 +32,94 @@
 #include "rota/fiber/sync.h"
 #include "rota/worker.h"
 #include "worker/attempt.h"
-#include "worker/guard.h"
-#include "worker/intake.h"
+#include "worker/executor.h"
+#include "worker/result_cache.h"
+#include "worker/task_table.h"
 
 namespace rota::worker {
+
+// What an engine takes from its surroundings.
+struct Surroundings {
+  Executor* executor = nullptr;  // Null: the worker runs no programs.
+  ResultCache* cache = nullptr;  // Null: no results are kept.
+  std::int64_t wall_ns = 0;      // Wall time when run() starts.
+  model::Incarnation incarnation{};
+};
 
 class Engine final : private AttemptHost {
  public:
   static constexpr std::size_t kOutbox = 1024;
+  static constexpr std::size_t kMostCacheItems = 1024;  // Reported caches that are remembered for registrations.
 
-  explicit Engine(WorkerOptions options);
+  // Of the options, it uses `spec`, whose resources must be complete, and the numbers.
+  explicit Engine(const WorkerOptions& options);
   ~Engine() override;
 
   Result<void> handle(std::string type, TaskHandler handler);
-  Result<void> run(bus::WorkerEnd& bus);
+  // REQUIRES: the surroundings outlive the call.
+  Result<void> run(bus::WorkerEnd& bus, const Surroundings& surroundings);
   void stop();
-  [[nodiscard]] const Hardware& hardware() const { return hardware_; }
+  [[nodiscard]] const model::WorkerSpec& spec() const { return spec_; }
 
  private:
-  using Key = std::pair<std::uint64_t, std::uint32_t>;  // Task, attempt.
-  struct Final {
-    bus::Report report;
-    std::chrono::nanoseconds sent_at;
-  };
-
   // AttemptHost.
-  void report(bus::Report report) override;
-  ResultCache* cache() override { return cache_.get(); }
+  void report(model::Report report) override;
+  ResultCache* cache() override { return surroundings_.cache; }
+  [[nodiscard]] WallClock clock() const override { return clock_; }
 
-  Result<void> prepare();
   void serve(bus::WorkerEnd& bus, fiber::Nursery& nursery);
   void receive_all(bus::WorkerEnd& bus);
   void send_all(bus::WorkerEnd& bus);
   void heartbeat(bus::WorkerEnd& bus);
-  // False: the bus is closed for good.
-  bool say_hello(bus::WorkerEnd& bus);
+  // Registers; a worker that is stopping also says that it leaves. False: the bus did not take it.
+  bool send_registration(bus::WorkerEnd& bus);
 
-  void on(const bus::Assign& assign);
-  void on(const bus::Stop& stop);
-  void on(const bus::Acknowledge& acknowledge);
-  void take(bus::Assign assign);
-  Result<std::shared_ptr<Attempt>> make(const bus::Assign& assign);
+  void on(model::Assign& assign);
+  void on(const model::ControlAttempt& control);
+  void on(const model::AcknowledgeReport& acknowledge);
+  void on(const model::RegisterAgain& again);
+
+  std::shared_ptr<Attempt> make_attempt(model::Assign assign);
+  // Why this worker cannot run it; empty: it can.
+  [[nodiscard]] std::string refusal_of(const model::Assign& assign) const;
+  void take(const std::shared_ptr<Attempt>& attempt);
+  // Ends a task that is queued, unless it has started or ended meanwhile. True: it was ended here.
+  bool end_queued(const std::shared_ptr<Attempt>& attempt, model::AttemptOutcome outcome);
   void start_ready();
-  // Those first in line that may stand by get ready, as many as run.
-  void stand_by();
-  [[nodiscard]] static bus::Report started(const Attempt& attempt);
-  // Of one that stands by, or did; once. What there is no room for is dropped, as nobody depends on it.
-  void tell_started(const Attempt& attempt) ROTA_REQUIRES(mutex_);
   void launch(const std::shared_ptr<Attempt>& attempt);
   void run_attempt(const std::shared_ptr<Attempt>& attempt);
-  // Final reports of the attempt, and of each task that was merged into it.
-  void finish(const bus::Assign& assign, std::uint64_t term, AttemptEnd end);
-  void send_final(bus::Report report);
+  [[nodiscard]] static model::Report started(const Attempt& attempt, std::int64_t started_ns);
+  // For an attempt that stood by; once. If the outbox is full, the message is dropped: it is for live views only.
+  void tell_started(const Attempt& attempt, std::int64_t started_ns) ROTA_REQUIRES(mutex_);
+  // The final reports of an attempt: one per merged task, or one.
+  [[nodiscard]] static std::vector<model::Report> final_reports(const Attempt& attempt, model::AttemptOutcome outcome);
+  // Moves the attempt to kReporting, or makes room for a newer attempt, which is returned. Reports that need not be
+  // sent are removed from the list.
+  std::shared_ptr<Attempt> end_attempt(const Attempt& attempt, std::vector<model::Report>* reports)
+      ROTA_REQUIRES(mutex_);
+  void send(model::FromWorker message);
   void note_state() ROTA_REQUIRES(mutex_);
+  void note_cached(const std::string& item);
 
   const WorkerOptions options_;
-  const Hardware hardware_;
-  std::uint64_t incarnation_ = 0;
+  model::WorkerSpec spec_;
   std::map<std::string, TaskHandler> handlers_;
-  CommandPlace place_;
-  bool own_directory_ = false;
-  std::unique_ptr<Guard> guard_;
-  std::unique_ptr<ResultCache> cache_;
-  fiber::Nursery* nursery_ = nullptr;  // Where attempts run, while run() does.
-  fiber::Channel<bus::Report> outbox_{kOutbox};
-  fiber::Event stopping_;      // No more is taken.
-  fiber::Event drained_;       // Stopping, and nothing runs.
-  fiber::Event acknowledged_;  // And nobody waits for an acknowledgement.
-  fiber::Event over_;          // For the heartbeat.
-  sync::Atomic<bool> hello_needed_{true};
+  Surroundings surroundings_;
+  WallClock clock_;
+  fiber::Nursery* nursery_ = nullptr;  // Where attempts run, during run().
+  fiber::Channel<model::FromWorker> outbox_{kOutbox};
+  fiber::Event stopping_;      // No more tasks are taken.
+  fiber::Event drained_;       // Stopping, and no task waits or runs.
+  fiber::Event acknowledged_;  // Drained, and every final report is acknowledged or never will be.
+  fiber::Event wake_;          // Wakes the heartbeat early: to register again, or to end.
+  sync::Atomic<bool> registration_needed_{true};
+  sync::Atomic<bool> over_{false};
 
   sync::Mutex mutex_;
   bool ran_ ROTA_GUARDED_BY(mutex_) = false;
   bool stop_ ROTA_GUARDED_BY(mutex_) = false;
-  Intake intake_ ROTA_GUARDED_BY(mutex_);
-  std::map<std::uint64_t, std::shared_ptr<Attempt>> attempts_ ROTA_GUARDED_BY(mutex_);  // Waiting and running.
-  std::set<std::uint64_t> standing_by_ ROTA_GUARDED_BY(mutex_);   // Of attempts_: those that wait, and are run already.
-  std::set<std::uint64_t> told_started_ ROTA_GUARDED_BY(mutex_);  // Of attempts_, by tell_started().
-  std::map<std::uint64_t, bus::Assign> successors_ ROTA_GUARDED_BY(mutex_);  // Newer attempts of what still runs.
-  std::map<Key, Final> unacknowledged_ ROTA_GUARDED_BY(mutex_);
+  TaskTable table_ ROTA_GUARDED_BY(mutex_);
+  std::map<std::string, std::int64_t> caches_ ROTA_GUARDED_BY(mutex_);  // Item to the wall time of its last report.
 };
 
 }  // namespace rota::worker

@@ -24,8 +24,8 @@ namespace rota::worker {
 namespace {
 
 constexpr std::size_t kReadBytes = 256 * 1024;
-constexpr std::size_t kMostDepth = 64;  // Directories that `**` goes down.
-constexpr std::size_t kNamed = 3;       // Differences that a sentence lists.
+constexpr std::size_t kMostDepth = 64;  // Levels of directories for `**`.
+constexpr std::size_t kNamed = 3;       // Differences that a message lists.
 
 Error cannot_read(const std::string& path, int number) {
   return Error{ErrorCode::kIoError,
@@ -38,7 +38,7 @@ std::string joined(const std::string& directory, const std::string& path) {
   return directory.ends_with('/') ? directory + path : directory + "/" + path;
 }
 
-// Finds paths. They are kept as they are found: relative to the base, unless a pattern is absolute.
+// Finds the paths that match patterns. They are relative to the base, unless a pattern is absolute.
 class Finder {
  public:
   Finder(const std::string& base, const std::function<bool()>& stopped, std::size_t most)
@@ -58,9 +58,9 @@ class Finder {
  private:
   struct Entry {
     std::string name;
-    bool is_directory;  // And no link to one.
+    bool is_directory;  // A link to a directory is not one.
   };
-  // Sorted; empty for what is no directory, or not there.
+  // Sorted. Empty if the path does not exist or is not a directory.
   Result<std::vector<Entry>> list(const std::string& path) {
     std::vector<Entry> entries;
     const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(joined(base_, path).c_str()), ::closedir);
@@ -91,7 +91,8 @@ class Finder {
     if (name == "**") {
       ROTA_TRY(walk(path, names, at + 1, depth));
       if (depth == kMostDepth) {
-        return Error{ErrorCode::kTooLarge, "'**' goes down more than " + std::to_string(kMostDepth) + " directories"};
+        return Error{ErrorCode::kTooLarge, "'**' matches more than " + std::to_string(kMostDepth) +
+                                               " levels of directories; name the directory"};
       }
       ROTA_TRY_ASSIGN(const std::vector<Entry> entries, list(path));
       for (const Entry& entry : entries) {
@@ -116,7 +117,7 @@ class Finder {
     return {};
   }
 
-  // A file, or all that is in a directory.
+  // Adds a file, or everything in a directory.
   Result<void> add_path(const std::string& path) {
     struct stat status{};
     if (::stat(joined(base_, path).c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) return insert(path);
@@ -145,8 +146,8 @@ class Finder {
     return found_.size() > most_ ? Result<void>(too_many()) : Result<void>();
   }
   [[nodiscard]] Error too_many() const {
-    return Error{ErrorCode::kTooLarge,
-                 "the patterns match more than " + std::to_string(most_) + " files; name fewer, or pack them into one"};
+    return Error{ErrorCode::kTooLarge, "the patterns match more than " + std::to_string(most_) +
+                                           " files; name fewer files, or pack them into one"};
   }
 
   const std::string& base_;
@@ -158,14 +159,14 @@ class Finder {
 std::string part_text(const Part& part, std::string_view what) {
   const std::string name = printable(part.name, 120);
   switch (part.kind) {
-    case Part::Kind::kCommand:
-      return "the command changed";
+    case Part::Kind::kProgram:
+      return "the program changed";
     case Part::Kind::kHandler:
       return "the handler changed";
     case Part::Kind::kInputs:
       return "the inputs changed";
     case Part::Kind::kVariable:
-      // The values of references in the text of `run` travel like this.
+      // These variables hold the values of references in the text of `run`.
       if (part.name.starts_with("ROTA_REF_")) return "the value of reference " + name.substr(9) + " in run changed";
       return "the variable " + name + " " + std::string(what);
     case Part::Kind::kDirectory:
@@ -182,18 +183,24 @@ std::string part_text(const Part& part, std::string_view what) {
 
 }  // namespace
 
-Parts parts_of(const TaskSpec& spec, std::string_view handler) {
+Parts parts_of(const model::TaskSpec& spec) {
   Parts parts;
-  if (handler.empty()) {
-    parts.push_back({Part::Kind::kCommand, {}, hash_of(spec.shell, spec.arguments)});
+  if (spec.program) {
+    parts.push_back({Part::Kind::kProgram, {}, hash_of(spec.program->shell, spec.program->arguments)});
   } else {
-    parts.push_back({Part::Kind::kHandler, {}, hash_of(handler)});
+    parts.push_back({Part::Kind::kHandler, {}, hash_of(spec.type)});
   }
   parts.push_back({Part::Kind::kInputs, {}, hash_of(spec.inputs)});
-  for (const auto& [name, value] : spec.environment) parts.push_back({Part::Kind::kVariable, name, hash_of(value)});
-  if (handler.empty()) parts.push_back({Part::Kind::kDirectory, {}, hash_of(spec.directory)});
+  if (spec.program) {
+    for (const auto& [name, value] : spec.program->environment) {
+      parts.push_back({Part::Kind::kVariable, name, hash_of(value)});
+    }
+    const auto by_name = [](const Part& a, const Part& b) { return a.name < b.name; };
+    std::sort(parts.begin() + 2, parts.end(), by_name);  // The order of the variables means nothing.
+    parts.push_back({Part::Kind::kDirectory, {}, hash_of(spec.program->directory)});
+  }
   if (spec.cache) {
-    // A pattern that matches nothing is a part, too.
+    // A pattern that matches nothing is a part as well.
     for (const std::string& pattern : std::set<std::string>(spec.cache->files.begin(), spec.cache->files.end())) {
       parts.push_back({Part::Kind::kFiles, pattern, {}});
     }
@@ -232,12 +239,12 @@ HashMemo::Identity identity_of(const struct stat& status) {
           ns(status.st_ctim)};
 }
 
-// What is no regular file: its kind, and where a link leads.
+// For anything but a regular file: the hash of its kind and, for a link, of its target.
 Result<Hash128> hash_other(const std::string& full, const std::string& path, int open_error) {
   struct stat status{};
   if (::lstat(full.c_str(), &status) != 0) {
     if (errno != ENOENT && errno != ENOTDIR) return cannot_read(path, errno);
-    return Error{ErrorCode::kNotFound, "'" + printable(path, 200) + "' is gone"};
+    return Error{ErrorCode::kNotFound, "'" + printable(path, 200) + "' does not exist any more"};
   }
   if (S_ISREG(status.st_mode)) return cannot_read(path, open_error);
   std::string target(4096, '\0');
@@ -250,7 +257,7 @@ Result<Hash128> hash_other(const std::string& full, const std::string& path, int
 
 Result<Hash128> hash_file(const FileAccess& access, const std::string& path) {
   const std::string full = joined(access.directory, path);
-  // Not blocking, should it be a pipe.
+  // Without blocking, if it is a pipe.
   const OwnedFd file(::open(full.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   struct stat status{};
   if (file.fd < 0 || ::fstat(file.fd, &status) != 0 || !S_ISREG(status.st_mode)) return hash_other(full, path, errno);
@@ -271,7 +278,7 @@ Result<Hash128> hash_file(const FileAccess& access, const std::string& path) {
     hasher.raw(std::span(buffer).first(static_cast<std::size_t>(size)));
   }
   const Hash128 hash = hasher.finish128();
-  // Unchanged from before the first byte until after the last.
+  // It was not changed while it was read.
   if (access.memo != nullptr && ::fstat(file.fd, &status) == 0 && identity_of(status) == identity) {
     access.memo->remember(identity, hash, read_at_ns);
   }
@@ -289,7 +296,7 @@ Result<FileHashes> hash_files(const FileAccess& access, const std::vector<std::s
   for (const std::string& path : wanted.found()) {
     if (unwanted.found().contains(path)) continue;
     Result<Hash128> hash = hash_file(access, path);
-    if (!hash.ok() && hash.code() == ErrorCode::kNotFound) continue;  // Gone since it was found.
+    if (!hash.ok() && hash.code() == ErrorCode::kNotFound) continue;  // Removed since it was found.
     if (!hash.ok()) return std::move(hash).take_error();
     hashes.emplace(path, *hash);
   }
@@ -339,13 +346,13 @@ std::string differences(const Parts& before, const Parts& now) {
 
 std::string kinds_of(const Parts& parts) {
   std::size_t files = 0;
-  bool command = false;
+  bool program = false;
   for (const Part& part : parts) {
     files += part.kind == Part::Kind::kFile ? 1U : 0U;
-    command = command || part.kind == Part::Kind::kCommand;
+    program = program || part.kind == Part::Kind::kProgram;
   }
-  std::string text = command ? "command, inputs" : "handler";
-  const std::string last = command ? "environment" : "inputs";
+  std::string text = program ? "program, inputs" : "handler";
+  const std::string last = program ? "environment" : "inputs";
   if (files == 0) return text + " and " + last;
   return text + ", " + last + " and " + std::to_string(files) + (files == 1 ? " file" : " files");
 }

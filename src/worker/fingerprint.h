@@ -1,12 +1,12 @@
-// What a task's success depends on, as hashes: command, inputs, environment, directory, and the content of files.
+// Hashes of what a task's result depends on: program, inputs, environment, directory, and the content of files.
 //
-// A pattern names files, relative to a directory or absolute: `*`, `?` and `[a-z]` match within a name, `**` any number
-// of directories; none of them matches a name that begins with a dot. A directory stands for all that is in it, hidden
-// or not, but for `.rota`, which is ours. A link to a file counts as the file; a link to a directory that is met inside
-// a directory counts as a link, and nobody follows it. Pipes, sockets and devices are not read.
+// A pattern names files, relative to a directory or absolute: `*`, `?` and `[a-z]` match within a name, `**` matches
+// any number of directories; none of them matches a name that begins with a dot. A directory stands for everything in
+// it, hidden or not, except `.rota`, which belongs to Rota. A link to a file counts as the file; a link to a directory
+// that is found inside a directory counts as a link and is not followed. Pipes, sockets and devices are not read.
 //
-// Everything here blocks its thread: call it through fiber::blocking().
-// Thread safety: functions without state; HashMemo as it says.
+// These functions block their thread: call them through fiber::blocking().
+// Thread safety: functions without state; HashMemo as described there.
 #pragma once
 
 #include <chrono>
@@ -21,35 +21,35 @@
 
 #include "base/hash.h"
 #include "base/sync.h"
+#include "model/task_spec.h"
 #include "rota/result.h"
-#include "worker/json.h"
 
 namespace rota::worker {
 
 struct Part {
-  enum class Kind : std::uint8_t { kCommand, kHandler, kInputs, kVariable, kDirectory, kFiles, kOutputs, kFile };
-  Kind kind = Kind::kCommand;
-  std::string name{};  // Of a variable or a file; the pattern.
+  enum class Kind : std::uint8_t { kProgram, kHandler, kInputs, kVariable, kDirectory, kFiles, kOutputs, kFile };
+  Kind kind = Kind::kProgram;
+  std::string name{};  // The name of a variable or file, or the pattern.
   Hash128 hash{};
 };
 
-// In the order of kinds and names; no two have both in common.
+// Sorted by kind and name; no two parts have the same kind and name.
 using Parts = std::vector<Part>;
 
-// Of all but the files. `handler` is its type, empty for a command.
-[[nodiscard]] Parts parts_of(const TaskSpec& spec, std::string_view handler);
+// All parts except the files.
+[[nodiscard]] Parts parts_of(const model::TaskSpec& spec);
 
-// By path, as the pattern leads to it: relative to the directory unless the pattern is absolute.
+// By path: relative to the directory unless the pattern is absolute.
 using FileHashes = std::map<std::string, Hash128>;
 
 inline constexpr std::size_t kMostFiles = 100'000;
 
-// Remembers the hashes of files that lie still, so that a thousand tasks with the same data read it once: by device and
-// inode, as long as size, time of change and time of status are the same. A file that was changed less than kStill
-// before it was read is not remembered: it may be changed again within what its file system takes for the same time.
+// Remembers the hashes of files that do not change, so that a thousand tasks with the same data read it once: by device
+// and inode, as long as size, modification time and status change time are the same. A file that was changed less than
+// kStill before it was read is not remembered, because a further change could get the same time stamp.
 //
-// Bounded: with kMostFiles in it, it forgets all of them.
-// Thread safety: all of it from any thread.
+// Bounded: when it holds kMostFiles, it forgets all of them.
+// Thread safety: any thread.
 class HashMemo {
  public:
   static constexpr std::chrono::seconds kStill{2};
@@ -64,7 +64,7 @@ class HashMemo {
     bool operator==(const Identity&) const = default;
   };
   [[nodiscard]] std::optional<Hash128> find(const Identity& file) ROTA_EXCLUDES(mutex_);
-  // `read_at_ns`: wall time before its first byte was read.
+  // `read_at_ns`: wall time before the first byte was read.
   void remember(const Identity& file, const Hash128& hash, std::int64_t read_at_ns) ROTA_EXCLUDES(mutex_);
   [[nodiscard]] std::uint64_t found() ROTA_EXCLUDES(mutex_);
 
@@ -79,27 +79,27 @@ class HashMemo {
   std::uint64_t found_ ROTA_GUARDED_BY(mutex_) = 0;
 };
 
-// What the functions below need of their surroundings.
+// What the functions below need.
 struct FileAccess {
-  const std::string& directory;          // That relative paths and patterns are relative to.
-  const std::function<bool()>& stopped;  // Asked between pieces of work; true: Cancelled.
+  const std::string& directory;          // For relative paths and patterns.
+  const std::function<bool()>& stopped;  // Called between pieces of work; true: return Cancelled.
   HashMemo* memo = nullptr;
 };
 
-// The files that match `patterns` and none of `but`, with their content. TooLarge above `most` of them, IoError for one
-// that cannot be read, Cancelled.
+// The hashes of the files that match one of `patterns` and none of `but`. TooLarge for more than `most` files, IoError
+// for a file that cannot be read, Cancelled.
 [[nodiscard]] Result<FileHashes> hash_files(const FileAccess& access, const std::vector<std::string>& patterns,
                                             const std::vector<std::string>& but, std::size_t most = kMostFiles);
-// Of one path that hash_files() gave. NotFound if nothing is there any more.
+// The hash of one path that hash_files() returned. NotFound if it does not exist any more.
 [[nodiscard]] Result<Hash128> hash_file(const FileAccess& access, const std::string& path);
 // Does the pattern match anything?
 [[nodiscard]] Result<bool> matches_any(const FileAccess& access, const std::string& pattern);
 
-// What differs, for people: "the command changed", "the file data/a.csv is new", ...; the first few of them, and how
-// many more. Empty if nothing does.
+// The differences, for people: "the program changed", "the file data/a.csv is new", ...; the first few of them, and how
+// many more there are. Empty if there are none.
 [[nodiscard]] std::string differences(const Parts& before, const Parts& now);
 
-// "command, inputs, environment and 3 files": what there is.
+// "program, inputs, environment and 3 files".
 [[nodiscard]] std::string kinds_of(const Parts& parts);
 
 }  // namespace rota::worker

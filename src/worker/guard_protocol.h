@@ -1,20 +1,23 @@
-// What a worker and its guard say to each other (guard.h says who they are).
+// The protocol between a worker and its guards (guard_pool.h).
 //
-// The worker opens one stream socket for each command and hands the other end, with the command's stdout, stderr and
-// progress pipe, to the guard over their common socket: one packet of one byte, with kFdCount descriptors attached. All
-// else goes over the command's own socket:
+// The worker opens one stream socket per program. It hands the other end of this socket, together with the program's
+// stdout, stderr and progress pipe, to a guard over their common socket: one packet of one byte, with kFdCount
+// descriptors attached. Everything else goes over the program's own socket:
 //
-//   worker -> guard   StartHeader, its payload, then any number of Command
+//   worker -> guard   StartHeader, its payload, then any number of Control
 //   guard -> worker   one Reply kFailed; or kStarted, if it was asked for, and kEnded; then the end of the stream
 //
-// A command may stand by: it starts when another of this guard's commands ends whose demand was at least its own, in
-// the order of arrival, or when it is told to. So a worker that is full has its next command started by whoever is
-// awake already, and not after two messages. The kEnded of the one names the other, which has its place.
+// A program may stand by: the guard starts it when another of its programs ends that held at least as much processor
+// and memory, in the order of arrival, or on kGo. So the next program of a full worker is started by a process that is
+// awake already, and not after two messages. The kEnded of the program that ended names the one that took its place.
+// This comparison is the guard's own copy of a fit rule (model/resources.h), for two kinds of resource only: the guard
+// links none of our libraries, and the worker lets no task stand by that holds anything else
+// (ProgramAttempt::can_stand_by).
 //
-// When the worker closes the socket, or dies, the command and all that it started is killed. When the guard dies, the
-// worker reads the end of the stream without kEnded.
+// When the worker closes the socket, or dies, the program and all processes that it started are killed. When the guard
+// dies, the worker reads the end of the stream without kEnded.
 //
-// Both ends are the same build on the same machine: structures are sent as they lie in memory.
+// Both sides are of the same build on the same machine: structures are sent as they lie in memory.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +25,18 @@
 namespace rota::worker::guard {
 
 inline constexpr std::uint32_t kMagic = 0x526f7431;
-inline constexpr std::uint32_t kPayloadMost = 16U << 20;  // More than any system takes as arguments and environment.
+inline constexpr std::uint32_t kPayloadMost = 16U << 20;  // Above what any system accepts as arguments and environment.
 inline constexpr int kFdCount = 4;                        // The socket, stdout, stderr, progress.
-// What every process of a command has in its environment, unless it cleared it: then the guard's run, '.', and a
-// number.
+// Every process of a program has this in its environment, unless it cleared it. The value is the guard's run, '.', and
+// a number.
 inline constexpr char kRunVariable[] = "ROTA_RUN=";
-inline constexpr int kProgressFd = 3;  // What the progress pipe is called in the command: $ROTA_FD.
+inline constexpr int kProgressFd = 3;  // The number of the progress pipe in the program: $ROTA_FD.
+
+// Names an attempt. The guard only passes it on.
+struct Ticket {
+  std::uint64_t task = 0;  // 0: none.
+  std::uint64_t attempt = 0;
+};
 
 // The payload: working directory, cgroup directory, arguments, environment; each ends with a zero byte.
 struct StartHeader {
@@ -41,24 +50,24 @@ struct StartHeader {
   std::uint64_t open_files = 0;
   std::uint64_t processes = 0;
   std::uint64_t timeout_ms = 0;
-  std::uint64_t grace_ms = 0;    // Between TERM and KILL when the time is up.
-  std::uint64_t cpu_millis = 0;  // Of cpu.max, where there is a cgroup.
+  std::uint64_t grace_ms = 0;    // Between TERM and KILL after a timeout.
   std::uint64_t tell_start = 0;  // 1: send kStarted. It costs the worker a wake-up.
-  std::uint64_t stand_by = 0;    // 1: start it later, as above.
-  std::uint64_t ticket = 0;      // What the worker calls it; not 0 if it stands by.
-  std::uint64_t demand_cpu_millis = 0;
-  std::uint64_t demand_memory_bytes = 0;
+  std::uint64_t stand_by = 0;    // 1: start it later, as described above.
+  Ticket ticket{};               // A program that stands by needs one.
+  // What the program's task holds, for the programs that stand by.
+  std::uint64_t held_cpu_millis = 0;
+  std::uint64_t held_memory_bytes = 0;
 };
 
-enum class CommandKind : std::uint32_t { kTerminate, kPause, kResume, kGo };  // kGo: to one that stands by.
-struct Command {
-  CommandKind kind{};
+enum class ControlKind : std::uint32_t { kTerminate, kPause, kResume, kGo };  // kGo: start one that stands by.
+struct Control {
+  ControlKind kind{};
   std::uint32_t unused = 0;
   std::uint64_t grace_ms = 0;  // kTerminate.
 };
 
 enum class ReplyKind : std::uint32_t { kStarted, kFailed, kEnded };
-// Where a start failed.
+// The step at which a start failed.
 enum class Stage : std::uint32_t {
   kNone,
   kRequest,
@@ -69,14 +78,12 @@ enum class Stage : std::uint32_t {
   kDirectory,
   kDescriptors,
   kExec,
-  kStandBy,  // It was told to end before it began.
+  kStandBy,  // It was terminated while it stood by.
 };
 
-inline constexpr std::uint32_t kFlagTimedOut = 1;       // The guard's timer ended it.
-inline constexpr std::uint32_t kFlagForced = 2;         // KILL was needed after the grace.
-inline constexpr std::uint32_t kFlagMemory = 4;         // The kernel killed in its cgroup for memory.
-inline constexpr std::uint32_t kFlagCgroup = 8;         // It runs in a cgroup.
-inline constexpr std::uint32_t kFlagCgroupMemory = 16;  // Its memory limit is the cgroup's, not RLIMIT_AS.
+inline constexpr std::uint32_t kFlagTimedOut = 1;  // The guard's timer ended it.
+inline constexpr std::uint32_t kFlagForced = 2;    // KILL was needed after the grace period.
+inline constexpr std::uint32_t kFlagMemory = 4;    // The kernel killed processes of its cgroup for memory.
 
 struct Reply {
   ReplyKind kind{};
@@ -84,13 +91,15 @@ struct Reply {
   Stage stage = Stage::kNone;  // kFailed.
   std::int32_t error = 0;      // kFailed: errno.
   std::int32_t pid = 0;
-  std::int32_t status = 0;   // kEnded: as wait() gives it.
-  std::uint32_t strays = 0;  // kEnded: processes that it left behind, and that were killed.
+  std::int32_t status = 0;   // kEnded: as wait() returns it.
+  std::uint32_t strays = 0;  // kEnded: processes that the program left behind, and that were killed.
   std::uint32_t unused = 0;
+  std::uint64_t started_ns = 0;  // kStarted, kEnded: CLOCK_MONOTONIC.
+  std::uint64_t ended_ns = 0;    // kEnded.
   std::uint64_t user_us = 0;
   std::uint64_t system_us = 0;
   std::uint64_t max_rss_bytes = 0;
-  std::uint64_t next = 0;  // kEnded: the ticket of the command that starts in its place; 0: none.
+  Ticket next{};  // kEnded: the program that starts in its place.
 };
 
 }  // namespace rota::worker::guard

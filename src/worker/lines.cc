@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/json_text.h"
-#include "worker/json.h"
+#include "worker/task_check.h"
 
 namespace rota::worker {
 namespace {
@@ -12,7 +12,7 @@ Error bad(std::string_view line, const std::string& what) {
   return Error{ErrorCode::kParseError, "on $ROTA_FD: '" + printable(line, 60) + "': " + what};
 }
 
-// "42", "42.5" to 425; -1 if it is something else.
+// "42.5" becomes 425; -1 if the text is not a percentage.
 int permille_of(std::string_view text) {
   const std::size_t point = std::min(text.find('.'), text.size());
   const std::string_view whole = text.substr(0, point);
@@ -52,7 +52,8 @@ Result<Line> parse_line(std::string_view text) {
     const std::size_t end = std::min(rest.find(' '), rest.size());
     const int permille = permille_of(rest.substr(0, end));
     if (permille < 0)
-      return bad(text, "write 'progress 42.5 what is done', with 0 to 100 and one digit after the point");
+      return bad(text,
+                 "write 'progress 42.5 some text', with a number from 0 to 100 and at most one digit after the point");
     line.permille = static_cast<std::uint32_t>(permille);
     line.text = rest.substr(std::min(end + 1, rest.size()));
     return line;
@@ -77,11 +78,11 @@ Result<Line> parse_line(std::string_view text) {
     line.text = rest.substr(0, end);
     line.name = rest.substr(std::min(end + 1, rest.size()));
     if (!is_word(line.text) || line.name.empty() || line.name.find(' ') != std::string::npos) {
-      return bad(text, "write 'cache model llama-7b': a kind and a name, without blanks in either");
+      return bad(text, "write 'cache model llama-7b': a kind and a name, neither with a space");
     }
     return line;
   }
-  return bad(text, "unknown; a line begins with progress, checkpoint, log or cache");
+  return bad(text, "unknown line; a line begins with progress, checkpoint, log or cache");
 }
 
 void LineReader::complete(const std::function<void(Result<Line>)>& take) {

@@ -1,13 +1,13 @@
-// The line protocol: what a command may tell while it runs, on the descriptor $ROTA_FD (docs/worker.md).
+// The line protocol: what a program may report while it runs, on the descriptor $ROTA_FD (docs/worker.md).
 //
 //   line       = ( progress | checkpoint | log | cache ) "\n"
-//   progress   = "progress " percent [ " " text ]          percent: 0 to 100, at most one digit behind the point
+//   progress   = "progress " percent [ " " text ]          percent: 0 to 100, at most one digit after the point
 //   checkpoint = "checkpoint " ( json | path )             a path begins with "/"
 //   log        = "log " text
 //   cache      = "cache " kind " " name                    kind: letters, digits, "-" and "_"; a name has no blank
 //
-// Text is UTF-8 without control characters. A line is at most kLineMost bytes. What is not such a line is refused with
-// a sentence and skipped; the lines after it are read. An empty line means nothing.
+// Text is UTF-8 without control characters. A line has at most kLineMost bytes. Any other line is skipped with an error
+// that says what is wrong, and reading continues with the next line. Empty lines are ignored.
 //
 // Thread safety: none; one task owns a reader.
 #pragma once
@@ -28,20 +28,20 @@ struct Line {
   enum class Kind : std::uint8_t { kProgress, kCheckpoint, kCheckpointFile, kLog, kCache };
   Kind kind = Kind::kLog;
   std::uint32_t permille = 0;  // kProgress.
-  std::string text{};          // The message, JSON, path, text or kind of cache.
+  std::string text{};          // The message, the JSON, the path, the text, or the kind of the cache.
   std::string name{};          // kCache.
   bool operator==(const Line&) const = default;
 };
 
-// One line, without its end. ParseError.
+// Reads one line, given without its line end. ParseError.
 [[nodiscard]] Result<Line> parse_line(std::string_view text);
 
-// Cuts a stream into lines.
+// Splits a stream into lines.
 class LineReader {
  public:
-  // Calls `take` for each line that the bytes complete, in order, with the line or what is wrong with it.
+  // Calls `take` for each line that the bytes complete, in order, with the line or an error.
   void feed(std::string_view bytes, const std::function<void(Result<Line>)>& take);
-  // The stream has ended: what has no end is a line, too.
+  // The stream has ended: the rest counts as a line even without a line end.
   void finish(const std::function<void(Result<Line>)>& take);
 
  private:

@@ -1,4 +1,4 @@
-// Any bytes on $ROTA_FD, in two pieces: lines or errors, the same however they are cut.
+// Feeds arbitrary bytes to the line protocol, whole and in two pieces: both must give the same lines and errors.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -23,7 +23,7 @@ void KeptOutput::append(std::string_view bytes) {
 void KeptOutput::flush() {
   std::string_view left = pending_;
   while (!left.empty()) {
-    // Up to the next seam: the end of the head, or of the ring.
+    // Up to the end of the head, or of the ring.
     std::uint64_t room = 0;
     if (total_ < head_bytes_) {
       room = head_bytes_ - total_;

@@ -1,12 +1,12 @@
-// What a command wrote, kept within a bound (U-3).
+// Keeps the output of a program within a bound (U-3).
 //
-// The first half of the bound and the last half are kept, in one file; what was between them is counted and said in the
-// file. While the command runs, the second half of the file is a ring; finish() puts it in order. So a command may
-// print for ever: the disk never holds more than the bound and a sentence, memory never more than half the bound, and
-// nobody waits for anybody but the disk.
+// One file keeps the beginning of the output, up to half the bound, and its end, up to the other half. A notice between
+// them says how many bytes were dropped. While the program runs, the second half of the file is a ring; finish() puts
+// it in order. So a program may print for ever: the disk never holds more than the bound and the notice, and memory
+// never more than half the bound.
 //
-// A disk that fails does not stop the command: its output is still taken, and the first error is told by finish().
-// The file is made with the first byte.
+// A disk error does not stop the program: its output is still read, and finish() returns the first error. The file is
+// made with the first byte.
 //
 // Thread safety: none; one task owns it.
 #pragma once
@@ -26,18 +26,18 @@ class KeptOutput {
   // At least kLeastBytes.
   KeptOutput(std::string path, std::uint64_t limit_bytes);
 
-  // Takes it; writes when there is enough of it to be worth a write.
+  // Buffers the bytes, and writes once enough of them have come together.
   void append(std::string_view bytes);
-  // Writes what append() has taken.
+  // Writes the buffered bytes.
   void flush();
   [[nodiscard]] bool is_dirty() const { return !pending_.empty(); }
 
   struct Summary {
     std::uint64_t total_bytes = 0;
     std::uint64_t dropped_bytes = 0;
-    Result<void> written;  // The first error, if the disk had one.
+    Result<void> written;  // The first disk error, if there was one.
   };
-  // Once, at the end.
+  // Call it once, at the end.
   Summary finish();
 
  private:
@@ -47,7 +47,7 @@ class KeptOutput {
   std::string path_;
   std::uint64_t head_bytes_;
   std::uint64_t tail_bytes_;
-  std::uint64_t total_ = 0;  // Written, or dropped because of an error.
+  std::uint64_t total_ = 0;  // Bytes written, or dropped because of an error.
   std::string pending_;
   fiber::File file_;
   Result<void> written_;
@@ -58,13 +58,13 @@ class LastLine {
  public:
   static constexpr std::size_t kLongest = 64 * 1024;
   void feed(std::string_view bytes);
-  // Without its end. Empty if there was none, or if it was longer than kLongest.
+  // Without its line end. Empty if there was none, or if it was longer than kLongest.
   [[nodiscard]] std::string_view line() const;
   [[nodiscard]] bool too_long() const { return current_.empty() ? last_too_long_ : current_too_long_; }
 
  private:
   std::string last_;
-  std::string current_;  // The line in progress, up to kLongest of it.
+  std::string current_;  // The line in progress, up to kLongest bytes.
   bool last_too_long_ = false;
   bool current_too_long_ = false;
 };

@@ -9,46 +9,46 @@ using std::chrono::nanoseconds;
 
 void OutputStream::feed(bool from_stderr, std::string_view bytes, nanoseconds now) {
   if (!std::exchange(begun_, true)) room_at_ = now;
-  // Within a second it is full, so the product stays small.
+  // After one second the room is full, so the product cannot overflow.
   const auto passed = static_cast<std::uint64_t>(std::clamp<std::int64_t>((now - room_at_).count(), 0, 1'000'000'000));
-  if (const std::uint64_t more = passed * kBytesASecond / 1'000'000'000; more > 0) {
-    room_ = std::min(kBytesASecond, room_ + more);
+  if (const std::uint64_t more = passed * kBytesPerSecond / 1'000'000'000; more > 0) {
+    room_ = std::min(kBytesPerSecond, room_ + more);
     room_at_ = now;
   }
-  if (dropping_ && room_ >= kGoodPiece) dropping_ = false;
+  if (dropping_ && room_ >= kResumeBytes) dropping_ = false;
   Lane& lane = lanes_[from_stderr ? 1 : 0];
   const std::size_t take = dropping_ ? 0 : static_cast<std::size_t>(std::min<std::uint64_t>(room_, bytes.size()));
   if (take > 0) {
-    if (lane.waiting.empty()) lane.due = now + kAfter;
-    lane.waiting.append(bytes.substr(0, take));
+    if (lane.buffered.empty()) lane.due = now + kAfter;
+    lane.buffered.append(bytes.substr(0, take));
     room_ -= take;
   }
-  if (lane.waiting.size() >= kChunkBytes) tell(from_stderr);
+  if (lane.buffered.size() >= kChunkBytes) send(from_stderr);
   if (take == bytes.size()) return;
   dropping_ = true;
-  if (!lane.waiting.empty()) tell(from_stderr);  // What is dropped comes after it.
+  if (!lane.buffered.empty()) send(from_stderr);  // The dropped bytes come after these.
   lane.dropped += bytes.size() - take;
 }
 
 nanoseconds OutputStream::due() const { return std::min(lanes_[0].due, lanes_[1].due); }
 
-void OutputStream::tell_due(nanoseconds now) {
+void OutputStream::send_due(nanoseconds now) {
   for (const bool from_stderr : {false, true}) {
-    if (lanes_[from_stderr ? 1 : 0].due <= now) tell(from_stderr);
+    if (lanes_[from_stderr ? 1 : 0].due <= now) send(from_stderr);
   }
 }
 
 void OutputStream::finish() {
   for (const bool from_stderr : {false, true}) {
     const Lane& lane = lanes_[from_stderr ? 1 : 0];
-    if (!lane.waiting.empty() || lane.dropped > 0) tell(from_stderr);
+    if (!lane.buffered.empty() || lane.dropped > 0) send(from_stderr);
   }
 }
 
-void OutputStream::tell(bool from_stderr) {
+void OutputStream::send(bool from_stderr) {
   Lane& lane = lanes_[from_stderr ? 1 : 0];
   lane.due = nanoseconds::max();
-  tell_(from_stderr, std::exchange(lane.waiting, {}), std::exchange(lane.dropped, 0));
+  send_(from_stderr, std::exchange(lane.buffered, {}), std::exchange(lane.dropped, 0));
 }
 
 }  // namespace rota::worker

@@ -1,9 +1,8 @@
-// What a command writes, on its way to whoever watches (U-2): in chunks, and within a bound.
+// Streams the output of a program to its viewers (U-2): in chunks, and at a bounded rate.
 //
-// A chunk leaves when kChunkBytes of a stream are there, or kAfter its first byte came; while nothing comes, nothing is
-// due. Beyond kBytesASecond the rest is dropped and counted, until there is room for a good piece again: a command that
-// prints for ever leads to a few chunks a second. The count goes with the next chunk of the same stream, or alone at
-// the end.
+// A chunk of a stream is sent when kChunkBytes have come together, or kAfter its first byte. Output above
+// kBytesPerSecond is dropped and counted until kResumeBytes may be sent again, so that a program that prints without
+// end produces a few chunks per second. The count is sent with the next chunk of the same stream, or alone at the end.
 //
 // Thread safety: none; one task owns it.
 #pragma once
@@ -21,32 +20,32 @@ class OutputStream {
  public:
   static constexpr std::size_t kChunkBytes = 16 * 1024;
   static constexpr std::chrono::milliseconds kAfter{100};
-  static constexpr std::uint64_t kBytesASecond = 256 * 1024;  // And as many at once.
-  static constexpr std::uint64_t kGoodPiece = kBytesASecond / 4;
+  static constexpr std::uint64_t kBytesPerSecond = 256 * 1024;  // Also the largest burst.
+  static constexpr std::uint64_t kResumeBytes = kBytesPerSecond / 4;
 
-  // `dropped`: bytes that came before these.
-  using Tell = std::function<void(bool from_stderr, std::string bytes, std::uint64_t dropped)>;
-  explicit OutputStream(Tell tell) : tell_(std::move(tell)) {}
+  // `dropped`: how many bytes were dropped before these.
+  using Send = std::function<void(bool from_stderr, std::string bytes, std::uint64_t dropped)>;
+  explicit OutputStream(Send send) : send_(std::move(send)) {}
 
   void feed(bool from_stderr, std::string_view bytes, std::chrono::nanoseconds now);
-  // When tell_due() has something to tell; max() if nothing waits.
+  // When send_due() will have something to send; max() if nothing is buffered.
   [[nodiscard]] std::chrono::nanoseconds due() const;
-  void tell_due(std::chrono::nanoseconds now);
-  // All that is left.
+  void send_due(std::chrono::nanoseconds now);
+  // Sends the rest.
   void finish();
 
  private:
   struct Lane {
-    std::string waiting;
-    std::uint64_t dropped = 0;  // Before `waiting`.
+    std::string buffered;
+    std::uint64_t dropped = 0;  // Before `buffered`.
     std::chrono::nanoseconds due = std::chrono::nanoseconds::max();
   };
-  void tell(bool from_stderr);
+  void send(bool from_stderr);
 
-  Tell tell_;
-  std::array<Lane, 2> lanes_;  // Output, errors.
-  std::uint64_t room_ = kBytesASecond;
-  std::chrono::nanoseconds room_at_{0};  // When `room_` was right.
+  Send send_;
+  std::array<Lane, 2> lanes_;             // stdout, stderr.
+  std::uint64_t room_ = kBytesPerSecond;  // Bytes that may be sent now.
+  std::chrono::nanoseconds room_at_{0};   // When `room_` was computed.
   bool begun_ = false;
   bool dropping_ = false;
 };

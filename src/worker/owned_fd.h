@@ -1,4 +1,4 @@
-// A descriptor of the system that closes itself, and a pipe of which a command gets one end.
+// A file descriptor that closes itself, and a pipe of which a program gets the write end.
 #pragma once
 
 #include <fcntl.h>
@@ -34,17 +34,18 @@ class OwnedFd {
   int fd = -1;
 };
 
-// What a command writes and a task reads. The command's end blocks, as programs expect.
-struct CommandPipe {
+// A program writes into this pipe and a task reads from it. The program's end blocks, as programs expect.
+struct ProgramPipe {
   fiber::Descriptor read_end;
   OwnedFd write_end;
 
-  static Result<CommandPipe> make() {
+  static Result<ProgramPipe> make() {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) {
-      return Error{ErrorCode::kResourceExhausted, "no pipe for a command: " + std::generic_category().message(errno)};
+      return Error{ErrorCode::kResourceExhausted,
+                   "cannot make a pipe for a program: " + std::generic_category().message(errno)};
     }
-    CommandPipe pipe;
+    ProgramPipe pipe;
     pipe.write_end = OwnedFd(ends[1]);
     ROTA_TRY_ASSIGN(pipe.read_end, fiber::Descriptor::adopt(ends[0]));
     return pipe;

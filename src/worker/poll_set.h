@@ -1,6 +1,6 @@
-// Waiting for several descriptors at once, as a task waits: an epoll of its own, which itself can be waited for.
+// Lets a task wait for several descriptors at once: an epoll descriptor, on which the task waits.
 //
-// Level-triggered: what is not read to its end is ready again.
+// Level-triggered: a descriptor that was not read to its end is ready again.
 // Thread safety: none; one task owns it.
 #pragma once
 
@@ -19,22 +19,25 @@ class PollSet {
   static Result<PollSet> make() {
     PollSet set;
     const int fd = ::epoll_create1(EPOLL_CLOEXEC);
-    if (fd < 0) return Error{ErrorCode::kResourceExhausted, "no epoll: " + std::generic_category().message(errno)};
+    if (fd < 0)
+      return Error{ErrorCode::kResourceExhausted,
+                   "cannot make an epoll descriptor: " + std::generic_category().message(errno)};
     ROTA_TRY_ASSIGN(set.epoll_, fiber::Descriptor::adopt(fd));
     return set;
   }
-  // REQUIRES: `tag` < 32. The descriptor stays the caller's.
+  // REQUIRES: `tag` < 32. The caller keeps the descriptor.
   Result<void> add(int fd, unsigned tag) {
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.u32 = tag;
     if (::epoll_ctl(epoll_.native(), EPOLL_CTL_ADD, fd, &event) != 0) {
-      return Error{ErrorCode::kResourceExhausted, "epoll: " + std::generic_category().message(errno)};
+      return Error{ErrorCode::kResourceExhausted,
+                   "cannot watch a descriptor: " + std::generic_category().message(errno)};
     }
     return {};
   }
   void remove(int fd) { ::epoll_ctl(epoll_.native(), EPOLL_CTL_DEL, fd, nullptr); }
-  // The tags of those that are ready, as bits; at least one. DeadlineExceeded, Cancelled.
+  // The tags of the descriptors that are ready, as bits; at least one. DeadlineExceeded, Cancelled.
   Result<unsigned> wait(fiber::Deadline deadline) {
     for (;;) {
       epoll_event events[8];

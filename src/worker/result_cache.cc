@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "rota/clock.h"
 #include "worker/owned_fd.h"
+#include "worker/task_check.h"
 
 namespace rota::worker {
 
@@ -29,8 +30,8 @@ namespace {
 
 constexpr std::string_view kMagic = "rota cache 1\n";
 constexpr std::size_t kHashText = 32;
-constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;  // Of one file of the store.
-constexpr std::chrono::hours kForgottenAfter{1};               // A file that somebody was writing when he was killed.
+constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;  // The largest file of the store.
+constexpr std::chrono::hours kForgottenAfter{1};               // Age at which an unfinished file is removed.
 
 Error io_error(const std::string& what, int number) {
   return Error{ErrorCode::kIoError, what + ": " + std::generic_category().message(number)};
@@ -63,7 +64,7 @@ std::optional<std::pair<Hash128, std::string>> parse_hashed(std::string_view tex
 
 Result<void> write_all(const std::string& path, std::string_view bytes) {
   OwnedFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-  if (file.fd < 0) return io_error("'" + printable(path, 200) + "' cannot be made", errno);
+  if (file.fd < 0) return io_error("'" + printable(path, 200) + "' cannot be created", errno);
   while (!bytes.empty()) {
     const ssize_t size = ::write(file.fd, bytes.data(), bytes.size());
     if (size < 0 && errno == EINTR) continue;
@@ -103,7 +104,7 @@ Result<ResultCache::Fields> ResultCache::read(const std::string& path) {
   const std::optional<Hash128> hash = Hash128::parse(left.substr(0, kHashText));
   left.remove_prefix(kHashText + 1);
   if (!hash || *hash != hash128(left)) return damaged;
-  // It is as it was written; what follows can only fail for a file of another version.
+  // The content is as it was written; reading it can only fail for a file of another version.
   Fields fields;
   while (!left.empty()) {
     const std::size_t blank = left.find(' ');
@@ -135,11 +136,13 @@ Result<void> ResultCache::write(Folder folder, const Hash128& name, const Fields
   const std::string path = path_of(folder, name);
   std::error_code error;
   fs::create_directories(fs::path(path).parent_path(), error);
-  if (error) return Error{ErrorCode::kIoError, "no directory '" + printable(directory_, 200) + "': " + error.message()};
+  if (error)
+    return Error{ErrorCode::kIoError,
+                 "cannot make the directory '" + printable(directory_, 200) + "': " + error.message()};
   const std::string temporary = path + ".new-" + std::to_string(::getpid()) + "-" + std::to_string(count.fetch_add(1));
   Result<void> written = write_all(temporary, bytes);
   if (written.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
-    written = io_error("'" + printable(path, 200) + "' cannot be made", errno);
+    written = io_error("'" + printable(path, 200) + "' cannot be created", errno);
   }
   if (!written.ok()) {
     ::unlink(temporary.c_str());
@@ -149,7 +152,7 @@ Result<void> ResultCache::write(Folder folder, const Hash128& name, const Fields
   return {};
 }
 
-// Two of these at once remove the same, which does no harm.
+// If two processes do this at once, both remove the same files, which does no harm.
 void ResultCache::keep_bounds(std::uint64_t bytes) {
   {
     const sync::MutexLock lock(mutex_);
@@ -196,23 +199,24 @@ void ResultCache::keep_bounds(std::uint64_t bytes) {
     ++removed;
     total -= known.bytes;
   }
-  if (removed > 0) ROTA_LOG(kInfo, "the cache of results was full", {"directory", directory_}, {"removed", removed});
+  if (removed > 0)
+    ROTA_LOG(kInfo, "removed old results: the cache was full", {"directory", directory_}, {"files", removed});
 }
 
 // --------------------------------------------------------------------------------------------------------------- check
 
-CacheCheck::CacheCheck(ResultCache& cache, const bus::Assign& assign, const TaskSpec& spec)
+CacheCheck::CacheCheck(ResultCache& cache, const model::TaskIdentity& identity, const model::TaskSpec& spec)
     : cache_(cache),
-      workflow_(assign.workflow),
-      name_(assign.name),
-      who_(hash_of(assign.workflow, assign.stage, assign.item)),
+      workflow_(identity.workflow),
+      name_(identity.name),
+      who_(hash_of(identity.workflow, identity.stage, identity.item)),
       spec_(*spec.cache),
-      directory_(spec_.directory.empty() ? spec.directory : spec_.directory),
-      fixed_(parts_of(spec, assign.kind == bus::TaskKind::kHandler ? assign.type : std::string())) {}
+      directory_(spec_.directory.empty() && spec.program ? spec.program->directory : spec_.directory),
+      fixed_(parts_of(spec)) {}
 
 Result<Parts> CacheCheck::all_parts(const std::function<bool()>& stopped) const {
   Parts parts = fixed_;
-  // What it makes is not what it comes from, even if a pattern covers both.
+  // Outputs are not inputs, even if a pattern covers both.
   ROTA_TRY_ASSIGN(const FileHashes files, hash_files(access(stopped), spec_.files, spec_.outputs));
   for (const auto& [path, hash] : files) parts.push_back({Part::Kind::kFile, path, hash});
   return parts;
@@ -227,23 +231,24 @@ Hash128 CacheCheck::key() const {
 
 CacheCheck::Verdict CacheCheck::begin(const std::function<bool()>& stopped) {
   Result<Parts> parts = all_parts(stopped);
-  if (!parts.ok()) return {.note = "runs: what it depends on is not known: " + parts.error().message};
+  if (!parts.ok()) return {.note = "runs: the files that it depends on cannot be read: " + parts.error().message};
   parts_ = std::move(*parts);
   usable_ = true;
-  if (!cache_.reuse_) return {.note = "runs: earlier results are not to be used"};
+  if (!cache_.reuse_) return {.note = "runs: the worker was told not to use kept results"};
   const std::string path = cache_.path_of(ResultCache::Folder::kEntries, key());
   const Result<ResultCache::Fields> entry = ResultCache::read(path);
   if (entry.ok()) {
     Verdict verdict = verdict_of(*entry, stopped);
-    // Used now. That it may fail, for a store of somebody else's, means that it is forgotten earlier.
+    // Marks it as used now. If this fails, because the store belongs to another user, it is removed earlier.
     if (!verdict.hit) return verdict;
     (void)::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);
     const Result<Parts> last = last_parts();
-    if (!last.ok() || !differences(*last, parts_).empty()) (void)store_parts();  // Back to an earlier version.
+    if (!last.ok() || !differences(*last, parts_).empty())
+      (void)store_parts();  // The task is back at an earlier version.
     return verdict;
   }
   if (entry.code() == ErrorCode::kNotFound) return {.note = "runs: " + what_changed()};
-  return {.note = "runs: what was kept of an earlier success cannot be used: " + entry.error().message};
+  return {.note = "runs: the kept result of an earlier success cannot be used: " + entry.error().message};
 }
 
 CacheCheck::Verdict CacheCheck::verdict_of(const ResultCache::Fields& entry,
@@ -254,7 +259,7 @@ CacheCheck::Verdict CacheCheck::verdict_of(const ResultCache::Fields& entry,
     if (name != "output") continue;
     ++outputs;
     const auto kept = parse_hashed(value);
-    if (!kept) return {.note = "runs: what was kept of an earlier success cannot be used: it is of another version"};
+    if (!kept) return {.note = "runs: the kept result of an earlier success cannot be used: it has another format"};
     const std::string path = printable(kept->second, 120);
     const Result<Hash128> now = hash_file(access(stopped), kept->second);
     if (now.ok() && *now == kept->first) continue;
@@ -266,7 +271,7 @@ CacheCheck::Verdict CacheCheck::verdict_of(const ResultCache::Fields& entry,
   const std::string* made = find(entry, "made_ns");
   const std::string* task = find(entry, "task");
   if (result == nullptr || made == nullptr || task == nullptr || !check_json(*result).ok()) {
-    return {.note = "runs: what was kept of an earlier success cannot be used: it is of another version"};
+    return {.note = "runs: the kept result of an earlier success cannot be used: it has another format"};
   }
   std::int64_t made_ns = 0;
   std::from_chars(made->data(), made->data() + made->size(), made_ns);
@@ -274,7 +279,7 @@ CacheCheck::Verdict CacheCheck::verdict_of(const ResultCache::Fields& entry,
   verdict.result = *result;
   verdict.note = kinds_of(parts_) + " are unchanged since " + utc_minute(made_ns) + " (workflow " +
                  printable(workflow_, 60) + ", task " + printable(*task, 60) + ")";
-  if (outputs > 0) verdict.note += "; its " + std::string(outputs == 1 ? "output is" : "outputs are") + " there";
+  if (outputs > 0) verdict.note += "; its " + std::string(outputs == 1 ? "output is" : "outputs are") + " unchanged";
   return verdict;
 }
 
@@ -293,22 +298,22 @@ Result<Parts> CacheCheck::last_parts() const {
 std::string CacheCheck::what_changed() const {
   const Result<Parts> last = last_parts();
   if (!last.ok() && last.code() == ErrorCode::kNotFound) return "no earlier success";
-  if (!last.ok()) return "what is known of its last success cannot be used: " + last.error().message;
+  if (!last.ok()) return "the record of its last success cannot be read: " + last.error().message;
   const std::string text = differences(*last, parts_);
-  return text.empty() ? "the result of its last success is not kept any more" : text;
+  return text.empty() ? "the result of its last success is no longer kept" : text;
 }
 
 std::string CacheCheck::end(const std::string& result, const std::function<bool()>& stopped) {
-  if (!usable_) return {};  // begin() has said why.
+  if (!usable_) return {};  // The note of begin() says why.
   const Result<Parts> after = all_parts(stopped);
   if (!after.ok()) return "not kept: " + after.error().message;
   if (const std::string changed = differences(parts_, *after); !changed.empty()) {
-    return "not kept: while it ran, " + changed + "; name what it makes in cache.outputs";
+    return "not kept: while it ran, " + changed + "; list the files that it writes in cache.outputs";
   }
   for (const std::string& pattern : spec_.outputs) {
     const Result<bool> any = matches_any(access(stopped), pattern);
     if (!any.ok()) return "not kept: " + any.error().message;
-    if (!*any) return "not kept: cache.outputs has '" + printable(pattern, 120) + "', and there is no such file";
+    if (!*any) return "not kept: no file matches '" + printable(pattern, 120) + "' of cache.outputs";
   }
   const Result<FileHashes> outputs = hash_files(access(stopped), spec_.outputs, {});
   if (!outputs.ok()) return "not kept: " + outputs.error().message;

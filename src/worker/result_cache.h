@@ -1,28 +1,27 @@
-// Results of earlier successes, kept in a directory, for tasks that need not run again (C-1).
+// Results of earlier successes, kept in a directory, so that unchanged tasks need not run again (C-1).
 //
 //   ResultCache cache(directory);
-//   CacheCheck check(cache, assign, spec);
-//   CacheCheck::Verdict verdict = check.begin(stopped);   // before it would run: a result, or why it has to run
-//   std::string why_not = check.end(result, stopped);     // after it has succeeded: kept, or why not
+//   CacheCheck check(cache, identity, spec);
+//   CacheCheck::Verdict verdict = check.begin(stopped);   // before the run: a result, or the reason to run
+//   std::string why_not = check.end(result, stopped);     // after a success: empty if the result is kept
 //
-// On disk, all of one form (a magic line, a line with the hash of what follows, and fields, each a name, a length and
-// bytes):
-//   <directory>/entries/<key>   a result, the hashes of the files that were made, when and by which task
+// The files on disk have one format: a magic line, a line with the hash of the rest, and fields, each of which is a
+// name, a length and bytes.
+//   <directory>/entries/<key>   a result, the hashes of the output files, the time and the name of the task
 //   <directory>/tasks/<who>     the parts of the task's last success, to say what changed
-// `who` is the hash of workflow, stage and the task's item; `key` that of `who` and all parts. So two tasks share a
-// result only if they are the same task, wherever its item stands in the list; going back to an earlier version of a
-// file finds that version's result.
+// `who` is the hash of workflow, stage and the task's item; `key` is the hash of `who` and all parts. So two tasks
+// share a result only if they are the same task, wherever its item is in the list; going back to an earlier version of
+// a file finds the result for that version.
 //
 // Invariants:
-//   (1) An entry is written whole, under another name, and then renamed: nobody ever sees a part of one. What a crash
-//   of
-//       the machine leaves of it is known by its hash, and is a miss.
-//   (2) An entry stands for files as they were before the command ran and after it: if they differ, nothing is kept.
+//   (1) An entry is written whole under another name and then renamed, so that a reader never sees a part of it. An
+//       entry that a crash of the machine has damaged does not match its hash, and is not used.
+//   (2) An entry is kept only if the files were the same before and after the run.
 //   (3) The store is bounded: see Bounds.
 //
-// Nothing here ever fails a task: whatever goes wrong is a reason to run it, or not to keep what came of it.
-// Thread safety: ResultCache from any thread, several of them and several processes in one directory; a CacheCheck is
-// one task's. begin() and end() block their thread: fiber::blocking().
+// An error here never fails a task: it is a reason to run the task, or not to keep its result.
+// Thread safety: a ResultCache may be used from any thread, and several caches and processes may share one directory. A
+// CacheCheck belongs to one task. begin() and end() block their thread: call them through fiber::blocking().
 #pragma once
 
 #include <cstdint>
@@ -33,16 +32,16 @@
 
 #include "base/hash.h"
 #include "base/sync.h"
-#include "bus/message.h"
+#include "model/message.h"
+#include "model/task_spec.h"
 #include "worker/fingerprint.h"
-#include "worker/json.h"
 
 namespace rota::worker {
 
 class ResultCache {
  public:
-  // Beyond these, what was not used for longest is removed. Looked at when a cache is first written to and then every
-  // so often, so that it may be above them by as much as is written in between.
+  // Above these bounds, the least recently used entries are removed. The bounds are checked at the first write and then
+  // from time to time, so that the store may exceed them by what is written in between.
   struct Bounds {
     std::size_t files = 100'000;
     std::uint64_t bytes = std::uint64_t{1} << 30;
@@ -50,7 +49,7 @@ class ResultCache {
     std::uint64_t look_every_bytes = std::uint64_t{64} << 20;
   };
   explicit ResultCache(std::string directory) : ResultCache(std::move(directory), true) {}
-  // `reuse` false: nothing is found, and what comes of the runs is kept instead of what was there.
+  // `reuse` false: no kept result is used, and new results replace the kept ones.
   ResultCache(std::string directory, bool reuse) : ResultCache(std::move(directory), reuse, Bounds{}) {}
   ResultCache(std::string directory, bool reuse, Bounds bounds)
       : directory_(std::move(directory)), reuse_(reuse), bounds_(bounds) {}
@@ -81,16 +80,16 @@ class ResultCache {
 class CacheCheck {
  public:
   // REQUIRES: spec.cache; the cache outlives it.
-  CacheCheck(ResultCache& cache, const bus::Assign& assign, const TaskSpec& spec);
+  CacheCheck(ResultCache& cache, const model::TaskIdentity& identity, const model::TaskSpec& spec);
 
   struct Verdict {
     bool hit = false;
-    std::string result{};  // JSON, of a hit.
-    std::string note{};    // Why, for people.
+    std::string result{};  // JSON, if it is a hit.
+    std::string note{};    // The reason, for people.
   };
-  // stopped() true ends it early, as a miss.
+  // When stopped() returns true, it ends early with a miss.
   Verdict begin(const std::function<bool()>& stopped);
-  // After a success with this result. Empty if it is kept.
+  // After a success with this result. Empty if the result is kept, otherwise why it is not.
   std::string end(const std::string& result, const std::function<bool()>& stopped);
 
  private:
@@ -99,9 +98,9 @@ class CacheCheck {
   [[nodiscard]] FileAccess access(const std::function<bool()>& stopped) const {
     return {directory_, stopped, &cache_.memo_};
   }
-  // Of an entry that is there. Not a hit if an output is not as it was.
+  // The verdict for an existing entry. Not a hit if an output file is missing or changed.
   [[nodiscard]] Verdict verdict_of(const ResultCache::Fields& entry, const std::function<bool()>& stopped) const;
-  // Of the last success, by running or by a hit. NotFound if there was none.
+  // The parts of the last success, by a run or by a hit. NotFound if there was none.
   [[nodiscard]] Result<Parts> last_parts() const;
   [[nodiscard]] std::string what_changed() const;
   Result<void> store(const std::string& result, const FileHashes& outputs);
@@ -111,10 +110,10 @@ class CacheCheck {
   const std::string workflow_;
   const std::string name_;
   const Hash128 who_;
-  const CacheSpec spec_;
+  const model::CacheSpec spec_;
   const std::string directory_;
-  const Parts fixed_;    // All but the files.
-  Parts parts_;          // With the files, as they were before it ran.
+  const Parts fixed_;    // All parts except the files.
+  Parts parts_;          // With the files, as they were before the run.
   bool usable_ = false;  // parts_ is complete.
 };
 

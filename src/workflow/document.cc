@@ -224,9 +224,9 @@ bool DocumentBuilder::alias(std::string_view name, Position at) {
   const auto found = anchors_.find(name);
   if (found != anchors_.end()) return done(found->second);
   const bool inside = std::any_of(open_.begin(), open_.end(), [&](const Open& open) { return open.anchor == name; });
-  problems_.add(at, inside ? "the alias *" + printable(name) + " is inside what it stands for"
-                           : "the alias *" + printable(name) + " stands for nothing; there is no &" + printable(name) +
-                                 " before it");
+  problems_.add(
+      at, inside ? "the alias *" + printable(name) + " is inside what it stands for"
+                 : "the alias *" + printable(name) + " is not defined; there is no &" + printable(name) + " before it");
   return scalar("", true, at);  // Something must stand here.
 }
 
@@ -251,7 +251,7 @@ bool Document::is_null(const Node& node) const {
 
 std::optional<Document> Document::read(std::string_view text, Problems& problems) {
   if (text.size() > kMostBytes) {
-    problems.add({}, "has " + std::to_string(text.size()) + " bytes; the most is 16 MiB");
+    problems.add({}, "has " + std::to_string(text.size()) + " bytes; at most 16 MiB are allowed");
     return std::nullopt;
   }
   if (std::optional<Document> json = read_json_document(text, problems)) return json;

@@ -1,20 +1,20 @@
 // Reading JSON. See workflow/document.h.
-#include "fleet/json.h"
+#include "model/json.h"
 #include "workflow/document_builder.h"
 
 namespace rota::workflow {
 namespace {
 
-class JsonReader final : public fleet::JsonVisitor {
+class JsonReader final : public model::JsonVisitor {
  public:
   JsonReader(std::string_view text, Problems& problems) : builder(text, problems), text_(text) {}
 
-  Result<void> token(fleet::JsonToken token, std::string_view raw, std::size_t at) override {
-    using fleet::JsonToken;
+  Result<void> token(model::JsonToken token, std::string_view raw, std::size_t at) override {
+    using model::JsonToken;
     const Position where = position(at);
     bool more = true;
     if (token == JsonToken::kKey || token == JsonToken::kString) {
-      more = builder.scalar(fleet::json_unescape(raw), false, where);
+      more = builder.scalar(model::json_unescape(raw), false, where);
     } else if (token == JsonToken::kScalar) {
       more = builder.scalar(raw, true, where);
     } else if (raw == "{" || raw == "[") {
@@ -52,7 +52,7 @@ std::optional<Document> read_json_document(std::string_view text, Problems& prob
   if (start == std::string_view::npos || text[start] != '{') return std::nullopt;
   Problems found;
   JsonReader reader(text, found);
-  if (!fleet::json_walk(text, reader).ok()) return std::nullopt;  // YAML's reader says why, or knows how to read it.
+  if (!model::json_walk(text, reader).ok()) return std::nullopt;  // YAML's reader says why, or knows how to read it.
   for (Problem& problem : found.take()) problems.add(problem.at, std::move(problem.message));
   return reader.builder.finish();
 }

@@ -50,8 +50,7 @@ TEST(Document, KnowsWhatIsWhere) {
 
 TEST(Document, AliasesAreShared) {
   EXPECT_EQ(read("a: &x {b: [1, 2]}\nc: *x\nd: [*x]\n").shown, "{a:{b:[1 2]} c:{b:[1 2]} d:[{b:[1 2]}]}");
-  EXPECT_THAT(read("a: *x\n").problems,
-              ElementsAre("f:1:4: the alias *x stands for nothing; there is no &x before it"));
+  EXPECT_THAT(read("a: *x\n").problems, ElementsAre("f:1:4: the alias *x is not defined; there is no &x before it"));
   EXPECT_THAT(read("a: &x [*x]\n").problems, ElementsAre("f:1:8: the alias *x is inside what it stands for"));
 }
 
@@ -104,7 +103,7 @@ TEST(Document, HostileFilesAreRefusedQuickly) {
   for (int i = 0; i < 1 << 18; ++i) dashes += "- ";
   EXPECT_THAT(read(dashes).problems, ElementsAre(HasSubstr("nested deeper than 32 levels")));
   EXPECT_THAT(read(std::string((16U << 20) + 1, ' ')).problems,
-              ElementsAre("f: has 16777217 bytes; the most is 16 MiB"));
+              ElementsAre("f: has 16777217 bytes; at most 16 MiB are allowed"));
   std::string many = "[";
   for (int i = 0; i < 5'000'000; ++i) many += "a,";
   EXPECT_THAT(read(many + "]").problems, ElementsAre(HasSubstr("the file has more than 4000000 values")));

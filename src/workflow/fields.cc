@@ -42,14 +42,14 @@ std::string did_you_mean(std::string_view found, const std::vector<std::string>&
 std::string unknown(std::string_view found, std::string_view what, const std::vector<std::string>& names) {
   std::string hint = did_you_mean(found, names);
   if (hint.empty()) {
-    for (const KeySet* other : all_key_sets()) {  // The right word in the wrong place.
+    for (const KeySet* other : all_key_sets()) {  // A key that belongs elsewhere.
       if (std::find(other->names.begin(), other->names.end(), found) == other->names.end()) continue;
-      hint = ", but one of " + std::string(other->what);
+      hint = "; it is a key of " + std::string(other->what);
       break;
     }
     hint.push_back('.');
   }
-  return "'" + printable(found, 40) + "' is no key of " + std::string(what) + hint + " Allowed: " + list_of(names);
+  return "unknown key '" + printable(found, 40) + "' in " + std::string(what) + hint + " Allowed: " + list_of(names);
 }
 
 std::optional<std::int64_t> parse_decimal(std::string_view text, int digits) {
@@ -92,7 +92,7 @@ std::string Reading::found(const Node& node) const {
 Fields::Fields(Reading& reading, const Node& node, const KeySet& keys) : reading_(reading), node_(node) {
   if (node.kind != Node::Kind::kMap) {
     reading_.wrong(node, std::string(keys.what) + " must be a mapping with the keys " + list_of(keys.names) +
-                             "; here is " + reading_.found(node));
+                             "; found " + reading_.found(node));
     return;
   }
   for (std::size_t i = 0; i < Document::size(node); ++i) {

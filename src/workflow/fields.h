@@ -68,7 +68,7 @@ class Fields {
   const Node& node_;
 };
 
-// "'tiemout' is no key of a stage; did you mean 'timeout'? Allowed: ...".
+// "unknown key 'tiemout' in a stage; did you mean 'timeout'? Allowed: ...".
 [[nodiscard]] std::string unknown(std::string_view found, std::string_view what, const std::vector<std::string>& names);
 // "; did you mean 'x'?" or nothing.
 [[nodiscard]] std::string did_you_mean(std::string_view found, const std::vector<std::string>& names);

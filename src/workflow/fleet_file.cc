@@ -30,7 +30,7 @@ class FleetReader {
     const Node* workers = file.find("workers");
     if (workers == nullptr) {
       if (reading_.document.find(root, "workers") == nullptr)
-        reading_.wrong(root, "workers is missing: a list of them");
+        reading_.wrong(root, "workers is missing; it must be a list of workers");
       return;
     }
     if (workers->kind != Node::Kind::kList || Document::size(*workers) == 0) {
@@ -46,22 +46,24 @@ class FleetReader {
   void worker(const Node& node) {
     const Fields fields(reading_, node, keys().worker);
     if (node.kind != Node::Kind::kMap) return;
-    fleet::WorkerSpec spec;
+    model::WorkerSpec spec;
     if (!fields.text("name", spec.name, 128)) {
       if (reading_.document.find(node, "name") == nullptr) reading_.wrong(node, "the worker has no name");
       spec.name.clear();
     } else if (printable(spec.name, spec.name.size()) != spec.name) {
-      reading_.wrong(*fields.find("name"), "the name has characters in it that cannot be printed");
+      reading_.wrong(*fields.find("name"), "the name contains characters that cannot be printed");
     }
-    fields.cpu_millis("cpu", spec.cpu_millis);
-    fields.bytes("memory", spec.memory_bytes);
+    spec.resources.cpu_millis = 1000;
+    read_amounts(fields, spec.resources);
+    if (const Node* named = fields.map("named")) read_named(reading_, *named, spec.resources.named);
     if (const Node* gpu = fields.map("gpu")) {
-      fleet::GpuNeed devices;
+      model::DeviceRequest devices;
       read_gpu(reading_, *gpu, devices);
-      spec.gpus.assign(static_cast<std::size_t>(devices.count), {devices.model, devices.memory_bytes});
+      spec.resources.gpus.assign(static_cast<std::size_t>(devices.count), {devices.model, devices.memory_bytes});
     }
     fields.text("zone", spec.zone);
     fields.decimal("cost_per_hour", 6, 0, 9'000 * kMicro, spec.cost_microdollars_per_hour);
+    fields.decimal("power_watts", 3, 0, 1'000'000'000, spec.power_milliwatts);
     fields.texts("capabilities", spec.capabilities);
     std::vector<std::pair<std::string, std::string>> labels;
     fields.pairs("labels", labels);
@@ -75,13 +77,13 @@ class FleetReader {
       return;
     }
     for (std::int64_t i = 1; i <= count; ++i) {
-      fleet::WorkerSpec one = spec;
+      model::WorkerSpec one = spec;
       if (counted) one.name.append("-").append(std::to_string(i));
       add(node, std::move(one));
     }
   }
 
-  void add(const Node& node, fleet::WorkerSpec spec) {
+  void add(const Node& node, model::WorkerSpec spec) {
     const auto [first, added] = lines_.try_emplace(spec.name, node.at.line);
     if (!added && !spec.name.empty()) {
       reading_.wrong(node,

@@ -16,7 +16,7 @@
 
 #include <vector>
 
-#include "fleet/spec.h"
+#include "model/workflow_spec.h"
 #include "workflow/workflow.h"
 
 namespace rota::workflow {
@@ -24,7 +24,7 @@ namespace rota::workflow {
 inline constexpr std::size_t kMostWorkers = 100'000;
 
 struct FleetFile {
-  std::vector<fleet::WorkerSpec> workers{};  // Whole only if there is no problem.
+  std::vector<model::WorkerSpec> workers{};  // Whole only if there is no problem.
   std::vector<Problem> problems{};
   [[nodiscard]] bool ok() const { return problems.empty(); }
 };

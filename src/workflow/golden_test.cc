@@ -1,6 +1,6 @@
-// What is said about files that are wrong. Each file of golden/ ends with what is expected, a line a problem:
+// The problems that are reported for wrong files. Each file of golden/ ends with the expected problems, one per line:
 //   #! 3:5: message
-// ROTA_REWRITE_GOLDEN=1 writes there what is said now; read it as a diff.
+// ROTA_REWRITE_GOLDEN=1 rewrites these lines; read the change as a diff.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -44,10 +44,10 @@ TEST(Golden, OneErrorHasAllProblems) {
   const Error error = to_error(source.path, read_workflow(source).problems);
   EXPECT_EQ(error.code, ErrorCode::kParseError);
   EXPECT_EQ(error.message,
-            "f.yaml:1:1: 'a' is no key of a workflow. Allowed: apiVersion, kind, metadata, spec\n"
             "f.yaml:1:1: apiVersion is missing; write apiVersion: rota/v1\n"
-            "f.yaml:1:1: spec is missing: what is to be done\n"
-            "f.yaml:2:1: 'b' is no key of a workflow. Allowed: apiVersion, kind, metadata, spec");
+            "f.yaml:1:1: spec is missing; it lists the stages to run\n"
+            "f.yaml:1:1: unknown key 'a' in a workflow. Allowed: apiVersion, kind, metadata, spec\n"
+            "f.yaml:2:1: unknown key 'b' in a workflow. Allowed: apiVersion, kind, metadata, spec");
   EXPECT_EQ(error.details.size(), 4U);
 }
 

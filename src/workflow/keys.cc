@@ -1,6 +1,8 @@
 // Every key that a file may have. See workflow/keys.h.
 #include "workflow/keys.h"
 
+#include "rota/model/resources.h"
+
 namespace rota::workflow {
 namespace {
 
@@ -15,6 +17,13 @@ std::vector<std::string> named_stage() {
   return names;
 }
 
+// The kinds of resources with a key of their own, between `before` and `after`.
+std::vector<std::string> with_amounts(std::vector<std::string> before, const std::vector<std::string>& after) {
+  for (const model::AmountKind& kind : model::kAmountKinds) before.emplace_back(kind.name);
+  before.insert(before.end(), after.begin(), after.end());
+  return before;
+}
+
 Keys make_keys() {
   return {
       .workflow = {"a workflow", "", {"apiVersion", "kind", "metadata", "spec"}},
@@ -24,17 +33,17 @@ Keys make_keys() {
                {"stages", "graph", "priority", "resources", "env", "dir", "max_attempts", "retry", "timeout"}},
       .stage = {"a stage", "stage", named_stage()},
       .graph_stage = {"a stage of a graph", "graphStage", kStage},
-      .resources = {"resources", "resources", {"hardware", "zone", "capabilities", "labels", "worker"}},
-      .hardware = {"hardware", "hardware", {"cpu", "memory", "gpu"}},
+      .resources = {"resources", "resources", {"hardware", "named", "zone", "capabilities", "labels", "worker"}},
+      .hardware = {"hardware", "hardware", with_amounts({}, {"gpu"})},
       .gpu = {"gpu", "gpu", {"count", "type", "memory"}},
       .retry = {"retry", "retry", {"backoff", "factor", "max_backoff", "memory_factor"}},
       .limits = {"limits", "limits", {"memory", "cpu_time", "open_files", "processes"}},
       .context = {"context", "context", {"models", "datasets"}},
       .cache = {"cache", "cacheFiles", {"files", "outputs"}},
       .fleet = {"a fleet", "", {"apiVersion", "kind", "workers"}},
-      .worker = {"a worker",
-                 "worker",
-                 {"name", "count", "cpu", "memory", "gpu", "zone", "cost_per_hour", "labels", "capabilities"}},
+      .worker = {"a worker", "worker",
+                 with_amounts({"name", "count"},
+                              {"gpu", "named", "zone", "cost_per_hour", "power_watts", "labels", "capabilities"})},
   };
 }
 

@@ -1,5 +1,5 @@
-// Every key that a file may have, by where it stands. The readers refuse all others; a test holds the schema
-// (schema/*.json) and docs/workflows.md to these lists.
+// Every key that a file may have, by place. The readers reject all others; a test compares the schemas
+// (schema/*.json) and docs/workflows.md with these lists.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace rota::workflow {
 
 struct KeySet {
-  std::string_view what;           // "a stage": as in "'x' is no key of a stage".
+  std::string_view what;           // "a stage": as in "unknown key 'x' in a stage".
   std::string_view schema;         // Its definition in the schema, or "" for the file itself.
   std::vector<std::string> names;  // In the order in which people should read them.
 };

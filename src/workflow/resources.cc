@@ -1,4 +1,4 @@
-// The keys that spec and a stage have in common: what a task needs, and how often it is tried.
+// Reads the keys that `spec` and a stage have in common: the resources of a task, its retries and its environment.
 #include <algorithm>
 
 #include "base/json_text.h"
@@ -7,19 +7,17 @@
 namespace rota::workflow {
 namespace {
 
-constexpr std::int64_t kMostGpus = 64;
+constexpr std::int64_t kMostNamed = 1'000'000'000;
 constexpr std::int64_t kMostBackoffMs = 1'000LL * 3600 * 24 * 10;
-
-void read_hardware(Reading& reading, const Node& node, fleet::Requirements& io) {
-  const Fields hardware(reading, node, keys().hardware);
-  hardware.cpu_millis("cpu", io.cpu_millis);
-  hardware.bytes("memory", io.memory_bytes);
-  if (const Node* gpu = hardware.map("gpu")) read_gpu(reading, *gpu, io.gpu);
-}
 
 void read_resources(Reading& reading, const Node& node, StageDefaults& io) {
   const Fields resources(reading, node, keys().resources);
-  if (const Node* hardware = resources.map("hardware")) read_hardware(reading, *hardware, io.needs);
+  if (const Node* found = resources.map("hardware")) {
+    const Fields hardware(reading, *found, keys().hardware);
+    read_amounts(hardware, io.needs);
+    if (const Node* gpu = hardware.map("gpu")) read_gpu(reading, *gpu, io.needs.gpu);
+  }
+  if (const Node* named = resources.map("named")) read_named(reading, *named, io.needs.named);
   resources.text("zone", io.needs.zone);
   resources.texts("capabilities", io.needs.capabilities);
   resources.text("worker", io.pinned);
@@ -30,7 +28,7 @@ void read_resources(Reading& reading, const Node& node, StageDefaults& io) {
   std::sort(io.needs.labels.begin(), io.needs.labels.end());
 }
 
-void read_retry(Reading& reading, const Node& node, fleet::Retry& io) {
+void read_retry(Reading& reading, const Node& node, model::Retry& io) {
   const Fields retry(reading, node, keys().retry);
   retry.duration_ms("backoff", io.backoff_ms, kMostBackoffMs);
   retry.decimal("factor", 3, 1'000, 100'000, io.backoff_factor_permille);
@@ -46,7 +44,7 @@ bool is_env_name(std::string_view name) {
 
 void read_env(Reading& reading, const Node& node, std::vector<EnvEntry>& io) {
   if (Document::size(node) > kMostVariables) {
-    reading.wrong(node, "env has " + std::to_string(Document::size(node)) + " variables; the most is 1000");
+    reading.wrong(node, "env has " + std::to_string(Document::size(node)) + " variables; at most 1000 are allowed");
     return;
   }
   for (std::size_t i = 0; i < Document::size(node); ++i) {
@@ -63,7 +61,7 @@ void read_env(Reading& reading, const Node& node, std::vector<EnvEntry>& io) {
       reading.wrong(value, "the variable " + std::string(name) + " is " + reading.found(value) +
                                "; it must be a text, \"\" if it is to be empty");
     } else if (reading.text(value).find('\0') != std::string_view::npos) {
-      reading.wrong(value, "the variable " + std::string(name) + " has a zero byte in it");
+      reading.wrong(value, "the variable " + std::string(name) + " contains a zero byte");
     } else {
       const auto found = std::find_if(io.begin(), io.end(), [&](const EnvEntry& entry) { return entry.name == name; });
       if (found != io.end()) {
@@ -77,12 +75,48 @@ void read_env(Reading& reading, const Node& node, std::vector<EnvEntry>& io) {
 
 }  // namespace
 
-void read_gpu(Reading& reading, const Node& node, fleet::GpuNeed& io) {
+void read_named(Reading& reading, const Node& node, std::vector<model::NamedAmount>& io) {
+  io.clear();
+  for (std::size_t i = 0; i < Document::size(node); ++i) {
+    const Node& key = reading.document.key(node, i);
+    const Node& value = reading.document.value(node, i);
+    const std::string_view name = reading.text(key);
+    const std::int64_t count =
+        value.kind == Node::Kind::kScalar ? parse_decimal(reading.text(value), 0).value_or(0) : 0;
+    if (name.empty() || printable(name, name.size()) != name) {
+      reading.wrong(key, "the name of a resource must be printable and not empty");
+    } else if (count < 1 || count > kMostNamed) {
+      reading.wrong(value, "the resource '" + printable(name, 40) + "' is " + reading.found(value) +
+                               "; it must be a whole number from 1 to " + std::to_string(kMostNamed));
+    } else {
+      io.push_back({std::string(name), count});
+    }
+  }
+  std::sort(io.begin(), io.end());
+}
+
+void read_amounts(const Fields& fields, model::Amounts& io) {
+  for (const model::AmountKind& kind : model::kAmountKinds) {
+    switch (kind.unit) {
+      case model::AmountUnit::kThousandths:
+        fields.cpu_millis(kind.name, io.*kind.member);
+        break;
+      case model::AmountUnit::kBytes:
+        fields.bytes(kind.name, io.*kind.member);
+        break;
+      case model::AmountUnit::kCount:
+        fields.integer(kind.name, 0, kMostNamed, io.*kind.member);
+        break;
+    }
+  }
+}
+
+void read_gpu(Reading& reading, const Node& node, model::DeviceRequest& io) {
   const Fields gpu(reading, node, keys().gpu);
-  const bool counted = gpu.integer("count", 0, kMostGpus, io.count);
+  const bool counted = gpu.integer("count", 0, model::kMostDevices, io.count);
   gpu.text("type", io.model);
   gpu.bytes("memory", io.memory_bytes);
-  if (!counted && io.count == 0) io.count = 1;  // Who says what kind of device wants one.
+  if (!counted && io.count == 0) io.count = 1;  // A request that names a model or a memory size asks for one device.
   if (io.count == 0) io = {};
 }
 

@@ -23,7 +23,7 @@ class StageReader {
     draft_.use.needs = std::move(own.needs);
     draft_.use.pinned = std::move(own.pinned);
     draft_.use.retry = own.retry;
-    draft_.use.timeout_ms = own.timeout_ms;
+    draft_.use.spec.timeout_ms = own.timeout_ms;
     draft_.needs = reading_.document.find(fields_.node(), "needs");
 
     what_it_runs(own);
@@ -40,13 +40,11 @@ class StageReader {
   }
 
  private:
-  void member(std::string_view name) {
-    payload_.append(payload_.size() == 1 ? "\"" : ",\"").append(name).append("\":");
-  }
-  // A text of the payload, whose references are the brain's to resolve.
-  void text(const Node& node, std::string_view text) {
+  // A text of the specification, whose references the brain resolves.
+  std::string text(const Node& node, std::string_view text) {
     collect_references(reading_, node, text, draft_.references);
-    append_json_string(payload_, text);
+    bytes_ += text.size();
+    return std::string(text);
   }
 
   void what_it_runs(const StageDefaults& own) {
@@ -57,125 +55,103 @@ class StageReader {
         reading_.wrong(*handler, "a stage has run or handler, not both");
       } else if (reading_.document.find(fields_.node(), "run") == nullptr &&
                  reading_.document.find(fields_.node(), "handler") == nullptr) {
-        reading_.problems.add(draft_.at, "the stage '" + printable(draft_.name, 40) +
-                                             "' runs nothing; give it run (a command) or handler (a registered one)");
+        reading_.problems.add(
+            draft_.at, "the stage '" + printable(draft_.name, 40) +
+                           "' runs nothing; give it run (a program) or handler (the type of a registered handler)");
       }
     }
-    fields_.text("type", draft_.use.type, 128);
+    fields_.text("type", draft_.use.spec.type, 128);
     if (handler != nullptr) {
       read_handler();
     } else if (run != nullptr) {
-      read_command(*run, own);
+      read_program(*run, own);
     }
     inputs();
-    if (draft_.references.size() > fleet::kReferencesMost) {
+    if (draft_.references.size() > model::kReferencesMost) {
       reading_.problems.add(draft_.at, "the stage '" + printable(draft_.name, 40) + "' has " +
-                                           std::to_string(draft_.references.size()) + " references; the most is " +
-                                           std::to_string(fleet::kReferencesMost));
+                                           std::to_string(draft_.references.size()) + " references; at most " +
+                                           std::to_string(model::kReferencesMost) + " are allowed");
     }
-    if (draft_.use.timeout_ms > 0) {
-      member("timeout_ms");
-      payload_.append(std::to_string(draft_.use.timeout_ms));
-    }
-    if (handler == nullptr) limits();
+    if (handler == nullptr && run != nullptr) limits();
     cache(handler != nullptr);
-    payload_.push_back('}');
-    if (payload_.size() > kMostPayloadBytes) {
-      reading_.problems.add(draft_.at, "the stage '" + printable(draft_.name, 40) + "' comes to " +
-                                           std::to_string(payload_.size()) + " bytes of JSON; the most is 1 MiB");
+    if (bytes_ > kMostStageBytes) {
+      reading_.problems.add(draft_.at, "the texts of the stage '" + printable(draft_.name, 40) + "' have " +
+                                           std::to_string(bytes_) + " bytes; at most 1 MiB is allowed");
     }
-    totals_.payload_bytes += payload_.size();
-    if (totals_.payload_bytes > kMostPayloadsBytes) {
-      reading_.problems.add(draft_.at, "with this stage, all stages come to more than 512 MiB of JSON");
+    totals_.text_bytes += bytes_;
+    if (totals_.text_bytes > kMostStagesBytes) {
+      reading_.problems.add(draft_.at, "with this stage, the texts of all stages have more than 512 MiB");
     }
-    draft_.use.payload = std::move(payload_);
   }
 
   void read_handler() {
     std::string name;
     if (!fields_.text("handler", name, 128)) return;
-    if (!draft_.use.type.empty() && draft_.use.type != name) {
+    if (!draft_.use.spec.type.empty() && draft_.use.spec.type != name) {
       reading_.wrong(*fields_.find("type"), "the type of a stage with a handler is the handler's name, '" +
                                                 printable(name, 40) + "'; leave type out");
     }
-    draft_.use.type = std::move(name);
+    draft_.use.spec.type = std::move(name);
     for (const std::string_view key : {"env", "dir", "limits"}) {
       if (const Node* node = reading_.document.find(fields_.node(), key)) {
-        reading_.wrong(*node, std::string(key) + " is for commands; a handler runs inside its worker");
+        reading_.wrong(*node, std::string(key) + " is for programs; a handler runs inside its worker");
       }
     }
-    member("kind");
-    payload_.append("\"handler\"");
   }
 
-  void read_command(const Node& run, const StageDefaults& own) {
-    if (draft_.use.type.empty()) draft_.use.type = "shell";
-    member("kind");
-    payload_.append("\"command\"");
-    std::vector<fleet::Reference> variables;
+  void read_program(const Node& run, const StageDefaults& own) {
+    if (draft_.use.spec.type.empty()) draft_.use.spec.type = "shell";
+    model::ProgramSpec& program = draft_.use.spec.program.emplace();
+    std::vector<model::Reference> variables;
     if (run.kind == Node::Kind::kScalar) {
-      shell(run, variables);
+      shell(run, program, variables);
     } else {
-      arguments(run);
+      arguments(run, program);
     }
-    if (!own.env.empty() || !variables.empty()) {
-      member("env");
-      char before = '{';
-      for (const EnvEntry& entry : own.env) {
-        payload_.push_back(std::exchange(before, ','));
-        append_json_string(payload_, entry.name);
-        payload_.push_back(':');
-        text(*entry.value, reading_.text(*entry.value));
-      }
-      for (std::size_t i = 0; i < variables.size(); ++i) {
-        payload_.push_back(std::exchange(before, ','));
-        payload_.append("\"ROTA_REF_").append(std::to_string(i + 1)).append("\":");
-        append_json_string(payload_, variables[i].text);
-      }
-      payload_.push_back('}');
+    for (const EnvEntry& entry : own.env) {
+      program.environment.push_back({entry.name, text(*entry.value, reading_.text(*entry.value))});
     }
-    directory(own.dir);
+    for (std::size_t i = 0; i < variables.size(); ++i) {
+      program.environment.push_back({"ROTA_REF_" + std::to_string(i + 1), variables[i].text});
+    }
+    directory(own.dir, program);
   }
 
-  void shell(const Node& run, std::vector<fleet::Reference>& variables) {
+  void shell(const Node& run, model::ProgramSpec& program, std::vector<model::Reference>& variables) {
     const std::string_view source = reading_.text(run);
     if (source.find_first_not_of(" \t\r\n") == std::string_view::npos) reading_.wrong(run, "run is empty");
-    if (source.find('\0') != std::string_view::npos) reading_.wrong(run, "run has a zero byte in it");
+    if (source.find('\0') != std::string_view::npos) reading_.wrong(run, "run contains a zero byte");
     ShellText text = read_shell_text(source, setting_.is_stage);
     for (std::string& problem : text.problems) {
       reading_.wrong(run, std::move(problem));
     }
-    for (const fleet::Reference& reference : text.variables) draft_.references.push_back({reference, run.at});
-    member("run");
-    append_json_string(payload_, text.text);
+    for (const model::Reference& reference : text.variables) draft_.references.push_back({reference, run.at});
+    bytes_ += text.text.size();
+    program.shell = std::move(text.text);
     variables = std::move(text.variables);
   }
 
-  void arguments(const Node& run) {
+  void arguments(const Node& run, model::ProgramSpec& program) {
     const std::size_t size = Document::size(run);
     if (run.kind != Node::Kind::kList || size == 0 || size > kMostArguments) {
       reading_.wrong(run, "run is " + reading_.found(run) + (size == 0 ? " without items" : "") +
-                              "; it must be a command, or a list of a program and its arguments");
+                              "; it must be text for a shell, or a list of a program and its arguments");
       return;
     }
-    member("run");
-    payload_.push_back('[');
     for (std::size_t i = 0; i < size; ++i) {
       const Node& item = reading_.document.item(run, i);
-      if (i > 0) payload_.push_back(',');
       if (item.kind != Node::Kind::kScalar || reading_.document.is_null(item)) {
         reading_.wrong(item, "an item of run is " + reading_.found(item) + "; it must be a text, \"\" if it is empty");
-        payload_.append("\"\"");
         continue;
       }
-      if (reading_.text(item).find('\0') != std::string_view::npos) reading_.wrong(item, "an argument has a zero byte");
+      if (reading_.text(item).find('\0') != std::string_view::npos)
+        reading_.wrong(item, "an argument contains a zero byte");
       if (i == 0 && reading_.text(item).empty()) reading_.wrong(item, "the first item of run is the program to start");
-      text(item, reading_.text(item));
+      program.arguments.push_back(text(item, reading_.text(item)));
     }
-    payload_.push_back(']');
   }
 
-  // What the file's directory is called is no text of the user's: a "${" in it is no reference.
+  // The name of the file's directory is not the user's text: a "${" in it is not a reference.
   static std::string literal(std::string_view directory) {
     std::string out;
     for (std::size_t i = 0; i < directory.size(); ++i) {
@@ -185,45 +161,40 @@ class StageReader {
     return out;
   }
 
-  void directory(const Node* dir) {
+  void directory(const Node* dir, model::ProgramSpec& program) {
     std::string_view own = dir != nullptr ? reading_.text(*dir) : std::string_view{};
     if (dir == nullptr && setting_.directory.empty()) return;
-    member("dir");
     std::string path;
     if (!own.starts_with('/') && !own.starts_with("${")) {
       path = literal(setting_.directory);
       if (!path.empty() && !own.empty() && !path.ends_with('/')) path.push_back('/');
     }
     if (dir != nullptr) collect_references(reading_, *dir, own, draft_.references);
-    append_json_string(payload_, path.append(own));
+    program.directory = path.append(own);
+    bytes_ += program.directory.size();
   }
 
   void inputs() {
     const Node* node = fields_.map("inputs");
     if (node == nullptr) return;
-    member("inputs");
+    std::string& inputs = draft_.use.spec.inputs;
+    inputs.clear();
     append_json(
         reading_, *node,
         [&](const Node& at, std::string_view text) { collect_references(reading_, at, text, draft_.references); },
-        payload_);
+        inputs);
+    bytes_ += inputs.size();
   }
 
   void limits() {
     const Node* node = fields_.map("limits");
     if (node == nullptr) return;
-    const Fields limits(reading_, *node, keys().limits);
-    member("limits");
-    char before = '{';
-    const auto put = [&](std::string_view name, std::int64_t value) {
-      payload_.push_back(std::exchange(before, ','));
-      payload_.append("\"").append(name).append("\":").append(std::to_string(value));
-    };
-    std::int64_t value = 0;
-    if (limits.bytes("memory", value)) put("memory_bytes", value);
-    if (limits.duration_ms("cpu_time", value)) put("cpu_time_ms", value);
-    if (limits.integer("open_files", 1, 1 << 30, value)) put("open_files", value);
-    if (limits.integer("processes", 1, 1 << 30, value)) put("processes", value);
-    payload_.append(before == '{' ? "{}" : "}");
+    const Fields fields(reading_, *node, keys().limits);
+    model::ProgramLimits& limits = draft_.use.spec.program->limits;
+    fields.bytes("memory", limits.memory_bytes);
+    fields.duration_ms("cpu_time", limits.cpu_time_ms);
+    fields.integer("open_files", 1, 1 << 30, limits.open_files);
+    fields.integer("processes", 1, 1 << 30, limits.processes);
   }
 
   // `true`, or a mapping that says which files it reads and which it makes.
@@ -245,30 +216,23 @@ class StageReader {
       if (word != "true") return;
     }
     cached_ = node;
-    member("cache");
-    payload_.append("{\"files\":");
-    patterns(*node, files);
-    if (!outputs.empty()) {
-      payload_.append(",\"outputs\":");
-      patterns(*node, outputs);
-    }
-    // A command looks for them where it runs; a handler runs anywhere.
+    model::CacheSpec& cache = draft_.use.spec.cache.emplace();
+    cache.files = patterns(*node, files);
+    cache.outputs = patterns(*node, outputs);
+    // The files of a program are looked for where it runs; a handler has no such directory.
     if (is_handler && !setting_.directory.empty() && (!files.empty() || !outputs.empty())) {
-      payload_.append(",\"dir\":");
-      append_json_string(payload_, literal(setting_.directory));
+      cache.directory = literal(setting_.directory);
     }
-    payload_.push_back('}');
   }
-  void patterns(const Node& node, const std::vector<std::string>& list) {
-    payload_.push_back('[');
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      if (i > 0) payload_.push_back(',');
-      if (list[i].find('\0') != std::string::npos) reading_.wrong(node, "a pattern of cache has a zero byte");
-      text(node, list[i]);
+  std::vector<std::string> patterns(const Node& node, const std::vector<std::string>& list) {
+    std::vector<std::string> out;
+    for (const std::string& pattern : list) {
+      if (pattern.find('\0') != std::string::npos) reading_.wrong(node, "a pattern of cache contains a zero byte");
+      out.push_back(text(node, pattern));
     }
-    payload_.push_back(']');
+    return out;
   }
-  // One execution for several tasks has no result that is one task's alone; a gang in which some do not run does not
+  // A merged execution has no result that belongs to one task alone, and a gang of which some members do not run cannot
   // start together.
   void check_cache() {
     if (cached_ == nullptr) return;
@@ -286,10 +250,10 @@ class StageReader {
 
   void category() {
     static const std::array<std::string_view, 4> kTraining = {"training", "sft", "ppo", "dpo"};
-    const std::string& type = draft_.use.type;
-    if (type == "inference") draft_.use.category = fleet::Category::kInference;
+    const std::string& type = draft_.use.spec.type;
+    if (type == "inference") draft_.use.category = model::Category::kInference;
     if (std::find(kTraining.begin(), kTraining.end(), type) != kTraining.end()) {
-      draft_.use.category = fleet::Category::kTraining;
+      draft_.use.category = model::Category::kTraining;
     }
     std::string name;
     if (!fields_.text("category", name)) return;
@@ -300,7 +264,7 @@ class StageReader {
                                                     "'; it must be other, inference or training" +
                                                     did_you_mean(name, kNames));
     } else {
-      draft_.use.category = static_cast<fleet::Category>(found - kNames.begin());
+      draft_.use.category = static_cast<model::Category>(found - kNames.begin());
     }
   }
 
@@ -308,12 +272,12 @@ class StageReader {
     std::string text;
     if (!fields_.text("condition", text, 64 << 10)) return;
     const Node& node = *fields_.find("condition");
-    auto uses = fleet::check_condition(text);
+    auto uses = model::check_condition(text);
     if (!uses.ok()) {
       reading_.wrong(node, "in the condition, " + uses.error().message);
       return;
     }
-    for (fleet::ReferenceUse& use : *uses) draft_.references.push_back({std::move(use.reference), node.at});
+    for (model::ReferenceUse& use : *uses) draft_.references.push_back({std::move(use.reference), node.at});
     draft_.use.condition = std::move(text);
   }
 
@@ -346,7 +310,7 @@ class StageReader {
     const Node* node = fields_.map("matrix");
     if (node == nullptr) return;
     if (Document::size(*node) == 0 || Document::size(*node) > kMostLists) {
-      reading_.wrong(*node, "a matrix has 1 to 32 lists; here are " + std::to_string(Document::size(*node)));
+      reading_.wrong(*node, "a matrix must have 1 to 32 lists; this one has " + std::to_string(Document::size(*node)));
       return;
     }
     std::vector<std::vector<std::string>> lists;  // Each value as "name":value.
@@ -372,7 +336,7 @@ class StageReader {
     bool right = true;
     const OnText check = [&](const Node& node, std::string_view text) {
       if (text.find("${") == std::string_view::npos) return;
-      reading_.wrong(node, "a matrix has no references: it is fixed before anything runs");
+      reading_.wrong(node, "a matrix cannot contain references: its items must be known before anything runs");
       right = false;
     };
     for (std::size_t i = 0; i < Document::size(list); ++i) {
@@ -416,10 +380,10 @@ class StageReader {
     draft_.items.assign(static_cast<std::size_t>(replicas), "{}");
   }
 
-  // Those to the matrix can be judged here; the others when all stages are known.
+  // References to the matrix can be checked here; those to stages when all stages are known.
   void check_matrix_references() {
     std::erase_if(draft_.references, [&](const PlacedReference& placed) {
-      if (placed.reference.root != "matrix") return fleet::is_reserved_root(placed.reference.root);
+      if (placed.reference.root != "matrix") return model::is_reserved_root(placed.reference.root);
       const std::string& name = placed.reference.path.front().name;
       if (matrix_names_.empty()) {
         reading_.problems.add(
@@ -440,7 +404,7 @@ class StageReader {
   const StageSetting& setting_;
   StageTotals& totals_;
   StageDraft& draft_;
-  std::string payload_ = "{";
+  std::size_t bytes_ = 0;         // Of the texts of the stage.
   const Node* cached_ = nullptr;  // The value of `cache`, if it is wanted.
   std::vector<std::string> matrix_names_{};
 };

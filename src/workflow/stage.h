@@ -1,4 +1,4 @@
-// Reading one stage: its part of the file becomes a template, its items and what it refers to.
+// Reads one stage: its part of the file becomes a template, its items and its references.
 //
 // Thread safety: none.
 #pragma once
@@ -10,18 +10,18 @@
 #include <utility>
 #include <vector>
 
-#include "fleet/spec.h"
+#include "model/workflow_spec.h"
 #include "workflow/fields.h"
 #include "workflow/values.h"
 
 namespace rota::workflow {
 
-inline constexpr std::int64_t kMostTasks = 1'000'000;          // In one workflow.
-inline constexpr std::size_t kMostItemBytes = 256U << 20;      // Of all items of a workflow.
-inline constexpr std::size_t kMostPayloadBytes = 1U << 20;     // Of one stage,
-inline constexpr std::size_t kMostPayloadsBytes = 512U << 20;  // and of all together.
-inline constexpr std::size_t kMostVariables = 1'000;           // In an environment.
-inline constexpr std::size_t kMostLists = 32;                  // In a matrix.
+inline constexpr std::int64_t kMostTasks = 1'000'000;        // In one workflow.
+inline constexpr std::size_t kMostItemBytes = 256U << 20;    // Of all items of a workflow.
+inline constexpr std::size_t kMostStageBytes = 1U << 20;     // Of the texts of one stage,
+inline constexpr std::size_t kMostStagesBytes = 512U << 20;  // and of all stages together.
+inline constexpr std::size_t kMostVariables = 1'000;         // In an environment.
+inline constexpr std::size_t kMostLists = 32;                // In a matrix.
 inline constexpr std::int64_t kMostPriority = 1'000'000'000;
 
 struct EnvEntry {
@@ -29,21 +29,21 @@ struct EnvEntry {
   const Node* value = nullptr;
 };
 
-// What spec says for all stages, and a stage may say otherwise, key by key.
+// What `spec` says for all stages. A stage may override it key by key.
 struct StageDefaults {
-  fleet::Requirements needs{};
+  model::Requirements needs{};
   std::string pinned{};
-  fleet::Retry retry{};
+  model::Retry retry{};
   std::int64_t timeout_ms = 0;
   std::vector<EnvEntry> env{};
   const Node* dir = nullptr;
 };
 
-// What is counted over all stages.
+// Totals over all stages.
 struct StageTotals {
   std::int64_t tasks = 0;
   std::size_t item_bytes = 0;
-  std::size_t payload_bytes = 0;  // As if no two stages had the same.
+  std::size_t text_bytes = 0;  // Of all stages, counted as if no two shared a template.
 };
 
 struct StageSetting {
@@ -54,17 +54,21 @@ struct StageSetting {
 struct StageDraft {
   std::string name{};
   Position at{};
-  fleet::TaskTemplate use{};
+  model::TaskTemplate use{};
   std::vector<std::string> items{};
   std::int64_t priority = 0;
-  const Node* needs = nullptr;                // As it is written; null if it is not.
-  std::vector<PlacedReference> references{};  // To stages; those to matrix are checked already.
+  const Node* needs = nullptr;                // As written; null: the stage has no `needs`.
+  std::vector<PlacedReference> references{};  // To stages. References to the matrix are already checked.
 };
 
-// The keys that spec and a stage have in common.
+// The keys that `spec` and a stage have in common.
 void read_common(Reading& reading, const Fields& fields, StageDefaults& io);
+// The amounts of each kind: `cpu`, `memory`, ... (model::kAmountKinds).
+void read_amounts(const Fields& fields, model::Amounts& io);
+// `named: {licence: 2}`.
+void read_named(Reading& reading, const Node& node, std::vector<model::NamedAmount>& io);
 // `gpu: {count, type, memory}`.
-void read_gpu(Reading& reading, const Node& node, fleet::GpuNeed& io);
+void read_gpu(Reading& reading, const Node& node, model::DeviceRequest& io);
 
 // REQUIRES: `draft` has its name.
 void read_stage(Reading& reading, const Fields& fields, const StageDefaults& defaults, const StageSetting& setting,

@@ -250,10 +250,10 @@ std::string StageNames::suggest(std::string_view name) const {
   if (names_.size() > patience_) return "";
   patience_ -= names_.size();
   if (std::string near = did_you_mean(name, names_); !near.empty()) return near;
-  std::string out = ". There are: ";
+  std::string out = "; the stages are: ";
   std::size_t shown = 0;
   for (const std::string& each : names_) {
-    if (!fleet::is_reference_name(each)) continue;  // One that has no name of its own.
+    if (!model::is_reference_name(each)) continue;  // A stage without a valid name.
     out.append(shown == 0 ? "" : ", ").append(each);
     if (++shown == kMostShown) break;
   }

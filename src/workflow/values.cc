@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/json_text.h"
-#include "fleet/json.h"
+#include "model/json.h"
 
 namespace rota::workflow {
 namespace {
@@ -46,13 +46,13 @@ bool append_scalar(Reading& reading, const Node& node, const OnText& on_text, st
       out.append(text.front() == 't' || text.front() == 'T' ? "true" : "false");
       return true;
     }
-    if ((is_digit(text.front()) || text.front() == '-') && fleet::json_validate(text).ok()) {
+    if ((is_digit(text.front()) || text.front() == '-') && model::json_validate(text).ok()) {
       out.append(text);
       return true;
     }
     if (looks_like_number(text)) {
       reading.wrong(node, "'" + printable(text, 40) +
-                              "' is no number of JSON; write it as a plain decimal, or in quotes if it is text");
+                              "' is not a valid number; write it as a plain decimal, or in quotes if it is text");
       return false;
     }
   }
@@ -103,7 +103,7 @@ void collect_references(Reading& reading, const Node& node, std::string_view tex
     const bool literal = dollar > 0 && text[dollar - 1] == '$';
     std::size_t used = 2;
     if (!literal) {
-      Result<fleet::Reference> parsed = fleet::parse_reference(text.substr(dollar));
+      Result<model::Reference> parsed = model::parse_reference(text.substr(dollar));
       if (parsed.ok()) {
         used = parsed->text.size();
         out.push_back({std::move(*parsed), node.at});
@@ -132,10 +132,10 @@ ShellText read_shell_text(std::string_view text, const std::function<bool(std::s
     text.remove_prefix(dollar);
     std::size_t used = 2;
     if (begins_reference(text.substr(2), is_stage)) {
-      Result<fleet::Reference> parsed = fleet::parse_reference(text);
+      Result<model::Reference> parsed = model::parse_reference(text);
       if (parsed.ok()) {
         used = parsed->text.size();
-        if (out.variables.size() == fleet::kReferencesMost) {
+        if (out.variables.size() == model::kReferencesMost) {
           out.problems.push_back("a command has at most 1000 references");
           return out;
         }

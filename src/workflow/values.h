@@ -8,14 +8,14 @@
 #include <string_view>
 #include <vector>
 
-#include "fleet/reference.h"
+#include "model/reference.h"
 #include "workflow/fields.h"
 
 namespace rota::workflow {
 
 // A reference and where it is written.
 struct PlacedReference {
-  fleet::Reference reference{};
+  model::Reference reference{};
   Position at{};
 };
 
@@ -37,7 +37,7 @@ void collect_references(Reading& reading, const Node& node, std::string_view tex
 // follows. All else is the shell's. `$${` is the text `${`.
 struct ShellText {
   std::string text{};                         // As it stands in the payload: each `${` of it is written `$${`.
-  std::vector<fleet::Reference> variables{};  // The first is ROTA_REF_1's.
+  std::vector<model::Reference> variables{};  // The first is ROTA_REF_1's.
   std::vector<std::string> problems{};
 };
 [[nodiscard]] ShellText read_shell_text(std::string_view text, const std::function<bool(std::string_view)>& is_stage);

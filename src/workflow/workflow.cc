@@ -6,8 +6,8 @@
 #include <fstream>
 #include <unordered_map>
 
-#include "base/hash.h"
 #include "base/json_text.h"
+#include "model/codec.h"
 #include "workflow/stage.h"
 #include "workflow/stage_graph.h"
 
@@ -16,28 +16,12 @@ namespace {
 
 constexpr std::size_t kMostNameBytes = 128;
 
-// Every field of it, in order.
-template <class T>
-void add_fields(Hasher& hasher, const T& value) {
-  if constexpr (requires { T::fields(value, [](std::string_view, const auto&) {}); }) {
-    T::fields(value, [&](std::string_view, const auto& member) { add_fields(hasher, member); });
-  } else if constexpr (
-      requires { value.front().size(); } || !requires { value.begin(); } || std::is_same_v<T, std::string>) {
-    hasher.add(value);
-  } else {
-    hasher.add(value.size());
-    for (const auto& element : value) add_fields(hasher, element);
-  }
-}
-
 // Equal templates become one.
 class Templates {
  public:
-  explicit Templates(std::vector<fleet::TaskTemplate>& all) : all_(all) {}
-  std::int64_t number(fleet::TaskTemplate&& use) {
-    Hasher hasher;
-    add_fields(hasher, use);
-    const std::uint64_t hash = hasher.finish64();
+  explicit Templates(std::vector<model::TaskTemplate>& all) : all_(all) {}
+  std::int64_t number(model::TaskTemplate&& use) {
+    const std::uint64_t hash = model::hash_fields(use).low;
     const auto [first, last] = known_.equal_range(hash);
     for (auto it = first; it != last; ++it) {
       if (all_[it->second] == use) return static_cast<std::int64_t>(it->second);
@@ -48,7 +32,7 @@ class Templates {
   }
 
  private:
-  std::vector<fleet::TaskTemplate>& all_;
+  std::vector<model::TaskTemplate>& all_;
   std::unordered_multimap<std::uint64_t, std::size_t> known_{};
 };
 
@@ -65,7 +49,8 @@ class WorkflowReader {
     name(file);
     const Node* spec = file.map("spec");
     if (spec == nullptr) {
-      if (reading_.document.find(root, "spec") == nullptr) reading_.wrong(root, "spec is missing: what is to be done");
+      if (reading_.document.find(root, "spec") == nullptr)
+        reading_.wrong(root, "spec is missing; it lists the stages to run");
       return;
     }
     const Fields fields(reading_, *spec, keys().spec);
@@ -107,7 +92,7 @@ class WorkflowReader {
     std::string name;
     if (!fields.text("name", name)) return;
     if (printable(name, name.size()) != name) {
-      reading_.wrong(*fields.find("name"), "the name has characters in it that cannot be printed");
+      reading_.wrong(*fields.find("name"), "the name contains characters that cannot be printed");
     }
     out_.spec.name = std::move(name);
   }
@@ -146,11 +131,11 @@ class WorkflowReader {
     std::string name;
     if (node == nullptr) {
       if (entry.body->kind == Node::Kind::kMap) reading_.wrong(*entry.body, "the stage has no name");
-    } else if (node->kind != Node::Kind::kScalar || !fleet::is_reference_name(reading_.text(*node)) ||
+    } else if (node->kind != Node::Kind::kScalar || !model::is_reference_name(reading_.text(*node)) ||
                reading_.text(*node).size() > kMostNameBytes) {
       reading_.wrong(*node, "the name of the stage is " + reading_.found(*node) +
                                 "; it must be made of letters, digits, _ and -, and have at most 128 of them");
-    } else if (fleet::is_reserved_root(reading_.text(*node))) {
+    } else if (model::is_reserved_root(reading_.text(*node))) {
       reading_.wrong(*node, "no stage can be called " + std::string(reading_.text(*node)) +
                                 ": in references this word means something else");
     } else {
@@ -186,7 +171,7 @@ class WorkflowReader {
                                   .items = std::move(draft.items),
                                   .priority = draft.priority});
       references_.push_back(std::move(draft.references));
-      if (totals.payload_bytes > kMostPayloadsBytes || totals.item_bytes > kMostItemBytes) break;  // Reported.
+      if (totals.text_bytes > kMostStagesBytes || totals.item_bytes > kMostItemBytes) break;  // Reported.
     }
   }
 
@@ -195,7 +180,7 @@ class WorkflowReader {
     std::vector<GraphNode> nodes;
     nodes.reserve(entries_.size());
     for (std::size_t i = 0; i < entries_.size(); ++i) {
-      const fleet::Stage& stage = out_.spec.stages[i];
+      const model::Stage& stage = out_.spec.stages[i];
       nodes.push_back({stage.name, out_.stages[i], &stage.needs, &references_[i]});
     }
     check_graph(reading_.problems, nodes, names_);

@@ -6,15 +6,15 @@
 #include <rapidcheck/gtest.h>
 
 #include "base/prng.h"
-#include "fleet/json.h"
-#include "fleet/reference.h"
-#include "fleet/state.h"
+#include "model/json.h"
+#include "model/reference.h"
+#include "model/text_writer.h"
 #include "workflow/values.h"
 
 namespace rota::workflow {
 namespace {
 
-using fleet::TaskTemplate;
+using model::TaskTemplate;
 using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
@@ -32,9 +32,30 @@ TaskTemplate stage(std::string_view keys, std::string directory = {}) {
   const WorkflowFile file = spec("  stages:\n    - {name: s, " + std::string(keys) + "}\n", std::move(directory));
   return file.spec.templates.empty() ? TaskTemplate{} : file.spec.templates.back();
 }
+// A specification as text: every field that differs from its default.
+std::string text_of(const model::TaskSpec& spec) {
+  std::string out;
+  model::TextWriter(out).fields(spec, "");
+  return out;
+}
+std::string spec_of(std::string_view keys, std::string directory = {}) {
+  return text_of(stage(keys, std::move(directory)).spec);
+}
+model::Requirements requirements(std::int64_t cpu_millis, std::int64_t memory_bytes, model::DeviceRequest gpu,
+                                 std::string zone, std::vector<std::string> capabilities,
+                                 std::vector<model::Label> labels) {
+  model::Requirements needs;
+  needs.cpu_millis = cpu_millis;
+  needs.memory_bytes = memory_bytes;
+  needs.gpu = std::move(gpu);
+  needs.zone = std::move(zone);
+  needs.capabilities = std::move(capabilities);
+  needs.labels = std::move(labels);
+  return needs;
+}
 std::vector<std::string> needs(const WorkflowFile& file) {
   std::vector<std::string> out;
-  for (const fleet::Stage& stage : file.spec.stages) {
+  for (const model::Stage& stage : file.spec.stages) {
     std::string line = stage.name + ":";
     for (const std::uint32_t need : stage.needs) line += " " + file.spec.stages[need].name;
     out.push_back(line);
@@ -53,8 +74,8 @@ TEST(Workflow, TheSmallestOne) {
   EXPECT_THAT(file.stages, ElementsAre(Position{4, 13}));
   ASSERT_THAT(file.spec.templates, SizeIs(1));
   TaskTemplate expected;
-  expected.type = "shell";
-  expected.payload = R"({"kind":"command","run":"echo hello"})";
+  expected.spec.type = "shell";
+  expected.spec.program.emplace().shell = "echo hello";
   EXPECT_EQ(file.spec.templates[0], expected);
 }
 
@@ -102,55 +123,76 @@ TEST(Workflow, ResourcesAreInheritedKeyByKey) {
   const TaskTemplate& b = file.spec.templates[1];
   const TaskTemplate& c = file.spec.templates[2];
   constexpr std::int64_t kGiB = 1LL << 30;
-  EXPECT_EQ(a.needs, (fleet::Requirements{
-                         2000, 4 * kGiB, {2, "A100", 40 * kGiB}, "eu", {"docker"}, {{"a", "1"}, {"rack", "b7"}}}));
-  EXPECT_EQ(b.needs, (fleet::Requirements{
-                         500, 4 * kGiB, {2, "A100", 80 * kGiB}, "us", {"a", "b"}, {{"a", "1"}, {"rack", "b7"}}}));
-  EXPECT_EQ(c.needs, (fleet::Requirements{250, 4 * kGiB, {}, "eu", {"docker"}, {}}));
+  EXPECT_EQ(a.needs,
+            requirements(2000, 4 * kGiB, {2, "A100", 40 * kGiB}, "eu", {"docker"}, {{"a", "1"}, {"rack", "b7"}}));
+  EXPECT_EQ(b.needs,
+            requirements(500, 4 * kGiB, {2, "A100", 80 * kGiB}, "us", {"a", "b"}, {{"a", "1"}, {"rack", "b7"}}));
+  EXPECT_EQ(c.needs, requirements(250, 4 * kGiB, {}, "eu", {"docker"}, {}));
   EXPECT_EQ(b.pinned, "w7");
-  EXPECT_EQ(a.retry, (fleet::Retry{5, 1000, 1500, 300'000, 0}));
-  EXPECT_EQ(b.retry, (fleet::Retry{5, 1000, 1500, 60'000, 2000}));
+  EXPECT_EQ(a.retry, (model::Retry{5, 1000, 1500, 300'000, 0}));
+  EXPECT_EQ(b.retry, (model::Retry{5, 1000, 1500, 60'000, 2000}));
   EXPECT_EQ(c.retry.max_attempts, 1);
-  EXPECT_EQ(a.timeout_ms, 10'000);
-  EXPECT_EQ(b.timeout_ms, 1);
-  EXPECT_EQ(stage("run: x, resources: {hardware: {gpu: {type: T4}}}").needs.gpu, (fleet::GpuNeed{1, "T4", 0}));
+  EXPECT_EQ(a.spec.timeout_ms, 10'000);
+  EXPECT_EQ(b.spec.timeout_ms, 1);
+  EXPECT_EQ(stage("run: x, resources: {hardware: {gpu: {type: T4}}}").needs.gpu, (model::DeviceRequest{1, "T4", 0}));
 }
 
-TEST(Workflow, CommandsBecomePayloads) {
-  EXPECT_EQ(stage("run: 'a \"b\"'").payload, R"({"kind":"command","run":"a \"b\""})");
-  EXPECT_EQ(stage("run: [sleep, 1, '']").payload, R"({"kind":"command","run":["sleep","1",""]})");
-  EXPECT_EQ(
-      stage("run: x, env: {A: 1, B: true}, timeout: 2s, limits: {memory: 1KiB, cpu_time: 1m, open_files: 9, processes: "
-            "3}")
-          .payload,
-      R"({"kind":"command","run":"x","env":{"A":"1","B":"true"},"timeout_ms":2000,"limits":{"memory_bytes":1024,"cpu_time_ms":60000,"open_files":9,"processes":3}})");
-  EXPECT_EQ(stage("run: x, inputs: {i: [1, 1.50, ~, yes, true, '1', 2024-01-02], o: {}}").payload,
-            R"({"kind":"command","run":"x","inputs":{"i":[1,1.50,null,"yes",true,"1","2024-01-02"],"o":{}}})");
-  EXPECT_EQ(stage("run: x, cache: true").payload, R"({"kind":"command","run":"x","cache":{"files":[]}})");
-  EXPECT_EQ(stage("run: x, cache: false").payload, R"({"kind":"command","run":"x"})");
-  EXPECT_EQ(stage("run: x, cache: {files: [a.txt, 'b/*']}").payload,
-            R"({"kind":"command","run":"x","cache":{"files":["a.txt","b/*"]}})");
-  EXPECT_EQ(stage("run: x, cache: {outputs: out}").payload,
-            R"({"kind":"command","run":"x","cache":{"files":[],"outputs":["out"]}})");
+// B-5: named counted resources are inherited as a whole.
+TEST(Workflow, NamedResources) {
+  const WorkflowFile file = spec(R"(
+  resources: {named: {licence: 2, db: 1}}
+  stages:
+    - {name: a, run: x}
+    - {name: b, run: x, resources: {named: {port: 3}}}
+)");
+  EXPECT_THAT(file.spec.templates[0].needs.named,
+              ElementsAre(model::NamedAmount{"db", 1}, model::NamedAmount{"licence", 2}));
+  EXPECT_THAT(file.spec.templates[1].needs.named, ElementsAre(model::NamedAmount{"port", 3}));
+  const WorkflowFile wrong = read_workflow(
+      {"w.yaml", std::string(kHead) + "  stages:\n    - {name: a, run: x, resources: {named: {licence: none}}}\n"});
+  ASSERT_THAT(wrong.problems, SizeIs(1));
+  EXPECT_EQ(wrong.problems[0].message,
+            "the resource 'licence' is 'none'; it must be a whole number from 1 to 1000000000");
+}
+
+TEST(Workflow, WhatAStageRuns) {
+  EXPECT_EQ(spec_of("run: 'a \"b\"'"), R"(type=shell program={shell="a \"b\""})");
+  EXPECT_EQ(spec_of("run: [sleep, 1, '']"), R"(type=shell program={arguments=[sleep 1 ""]})");
+  EXPECT_EQ(spec_of("run: x, env: {A: 1, B: true}, timeout: 2s, limits: {memory: 1KiB, cpu_time: 1m, open_files: 9, "
+                    "processes: 3}"),
+            "type=shell program={shell=x environment=[{name=A value=1} {name=B value=true}] "
+            "limits={cpu_time_ms=60000 memory_bytes=1024 open_files=9 processes=3}} timeout_ms=2000");
+  EXPECT_EQ(stage("run: x, inputs: {i: [1, 1.50, ~, yes, true, '1', 2024-01-02], o: {}}").spec.inputs,
+            R"({"i":[1,1.50,null,"yes",true,"1","2024-01-02"],"o":{}})");
+  EXPECT_EQ(spec_of("run: x, cache: true"), "type=shell program={shell=x} cache={}");
+  EXPECT_EQ(spec_of("run: x, cache: false"), "type=shell program={shell=x}");
+  EXPECT_EQ(spec_of("run: x, cache: {files: [a.txt, 'b/*']}"),
+            "type=shell program={shell=x} cache={files=[a.txt b/*]}");
+  EXPECT_EQ(spec_of("run: x, cache: {outputs: out}"), "type=shell program={shell=x} cache={outputs=[out]}");
   const TaskTemplate handler = stage("handler: resize, inputs: {w: 3}");
-  EXPECT_EQ(handler.payload, R"({"kind":"handler","inputs":{"w":3}})");
-  EXPECT_EQ(handler.type, "resize");
+  EXPECT_EQ(handler.spec.inputs, R"({"w":3})");
+  EXPECT_EQ(handler.spec.type, "resize");
+  EXPECT_FALSE(handler.spec.program.has_value());
 }
 
-TEST(Workflow, CommandsRunWhereTheFileIsUnlessTheySay) {
-  EXPECT_EQ(stage("run: x", "/srv/w").payload, R"({"kind":"command","run":"x","dir":"/srv/w"})");
-  EXPECT_EQ(stage("run: x, dir: sub", "/srv/w").payload, R"({"kind":"command","run":"x","dir":"/srv/w/sub"})");
-  EXPECT_EQ(stage("run: x, dir: /tmp", "/srv/w").payload, R"({"kind":"command","run":"x","dir":"/tmp"})");
-  EXPECT_EQ(stage("run: x, dir: sub").payload, R"({"kind":"command","run":"x","dir":"sub"})");
-  EXPECT_EQ(stage("run: x", "/a${b.result}").payload, R"({"kind":"command","run":"x","dir":"/a$${b.result}"})");
-  EXPECT_EQ(stage("handler: x", "/srv/w").payload, R"({"kind":"handler"})");
+TEST(Workflow, ProgramsRunWhereTheFileIsUnlessTheySay) {
+  const auto directory = [](std::string_view keys, std::string file_directory = {}) {
+    return stage(keys, std::move(file_directory)).spec.program->directory;
+  };
+  EXPECT_EQ(directory("run: x", "/srv/w"), "/srv/w");
+  EXPECT_EQ(directory("run: x, dir: sub", "/srv/w"), "/srv/w/sub");
+  EXPECT_EQ(directory("run: x, dir: /tmp", "/srv/w"), "/tmp");
+  EXPECT_EQ(directory("run: x, dir: sub"), "sub");
+  EXPECT_EQ(directory("run: x", "/a${b.result}"), "/a$${b.result}");
+  EXPECT_EQ(spec_of("handler: x", "/srv/w"), "type=x");
 }
 
 TEST(Workflow, EnvIsInheritedNameByName) {
   const WorkflowFile file =
       spec("  env: {A: 1, B: 2}\n  stages:\n    - {name: a, run: x, env: {C: 3, A: 4}}\n    - {name: h, handler: f}\n");
-  EXPECT_EQ(file.spec.templates[0].payload, R"({"kind":"command","run":"x","env":{"A":"4","B":"2","C":"3"}})");
-  EXPECT_EQ(file.spec.templates[1].payload, R"({"kind":"handler"})");
+  EXPECT_EQ(text_of(file.spec.templates[0].spec),
+            "type=shell program={shell=x environment=[{name=A value=4} {name=B value=2} {name=C value=3}]}");
+  EXPECT_EQ(text_of(file.spec.templates[1].spec), "type=f");
 }
 
 // B-13: in a shell's text a reference is a variable, so that its value is never part of the text.
@@ -162,21 +204,26 @@ TEST(Workflow, AReferenceInAShellsTextIsAVariable) {
       run: 'echo "${a-b.result.x}" ${HOME} $X ${V-1.2} ${W:-a.b} ${arr[0]} ${a-b.result.x} ${task.attempt} $${lit.x}'
       env: {N: "${a-b.result.n}", T: "n=${a-b.result.n}"}
 )");
+  const model::ProgramSpec& program = *file.spec.templates[1].spec.program;
   EXPECT_EQ(
-      file.spec.templates[1].payload,
-      R"({"kind":"command","run":"echo \"$${ROTA_REF_1}\" $${HOME} $X $${V-1.2} $${W:-a.b} $${arr[0]} $${ROTA_REF_1} $${ROTA_REF_2} $${lit.x}",)"
-      R"("env":{"N":"${a-b.result.n}","T":"n=${a-b.result.n}","ROTA_REF_1":"${a-b.result.x}","ROTA_REF_2":"${task.attempt}"}})");
-  class Evil final : public fleet::ReferenceScope {
+      program.shell,
+      "echo \"$${ROTA_REF_1}\" $${HOME} $X $${V-1.2} $${W:-a.b} $${arr[0]} $${ROTA_REF_1} $${ROTA_REF_2} $${lit.x}");
+  EXPECT_THAT(
+      program.environment,
+      ElementsAre(model::Variable{"N", "${a-b.result.n}"}, model::Variable{"T", "n=${a-b.result.n}"},
+                  model::Variable{"ROTA_REF_1", "${a-b.result.x}"}, model::Variable{"ROTA_REF_2", "${task.attempt}"}));
+  class Evil final : public model::ReferenceScope {
     Result<std::string_view> value(std::string_view root, std::string_view) override {
       return std::string_view(root == "task" ? "2" : R"({"x": "'; rm -rf / #${HOME}", "n": 7})");
     }
   } evil;
-  const auto resolved = fleet::resolve_references(file.spec.templates[1].payload, evil);
+  const auto resolved = model::resolve_references(file.spec.templates[1].spec, evil);
   ASSERT_TRUE(resolved.ok());
-  EXPECT_EQ(
-      *resolved,
-      R"({"kind":"command","run":"echo \"${ROTA_REF_1}\" ${HOME} $X ${V-1.2} ${W:-a.b} ${arr[0]} ${ROTA_REF_1} ${ROTA_REF_2} ${lit.x}",)"
-      R"("env":{"N":7,"T":"n=7","ROTA_REF_1":"'; rm -rf / #${HOME}","ROTA_REF_2":2}})");
+  EXPECT_EQ(resolved->program->shell,
+            "echo \"${ROTA_REF_1}\" ${HOME} $X ${V-1.2} ${W:-a.b} ${arr[0]} ${ROTA_REF_1} ${ROTA_REF_2} ${lit.x}");
+  EXPECT_THAT(resolved->program->environment,
+              ElementsAre(model::Variable{"N", "7"}, model::Variable{"T", "n=7"},
+                          model::Variable{"ROTA_REF_1", "'; rm -rf / #${HOME}"}, model::Variable{"ROTA_REF_2", "2"}));
 }
 
 // B-13: in a list it is one argument, and in inputs a value with its type.
@@ -191,9 +238,9 @@ TEST(Workflow, AReferenceElsewhereIsTheBrainsToResolve) {
       condition: ${a.result.ok} and ${task.attempt} < 3
 )");
   const TaskTemplate& b = file.spec.templates[1];
-  EXPECT_EQ(b.payload,
-            R"({"kind":"command","run":["cp","${a.result.from}","$${HOME}/${a.result.to}"],"dir":"${a.result.dir}",)"
-            R"("inputs":{"model":"${a.result}","list":["${task.index}"]}})");
+  EXPECT_THAT(b.spec.program->arguments, ElementsAre("cp", "${a.result.from}", "$${HOME}/${a.result.to}"));
+  EXPECT_EQ(b.spec.program->directory, "${a.result.dir}");
+  EXPECT_EQ(b.spec.inputs, R"({"model":"${a.result}","list":["${task.index}"]})");
   EXPECT_EQ(b.condition, "${a.result.ok} and ${task.attempt} < 3");
 }
 
@@ -222,12 +269,12 @@ TEST(Workflow, TheOtherKeys) {
       "    - {name: b, run: x, type: sft, category: other}\n    - {name: c, handler: inference}\n");
   const TaskTemplate& a = file.spec.templates[0];
   EXPECT_EQ(file.spec.stages[0].priority, -4);
-  EXPECT_EQ(a.type, "sft");
-  EXPECT_EQ(a.category, fleet::Category::kTraining);
+  EXPECT_EQ(a.spec.type, "sft");
+  EXPECT_EQ(a.category, model::Category::kTraining);
   EXPECT_TRUE(a.mergeable && a.preemptible);
   EXPECT_THAT(a.context, ElementsAre("dataset:c4", "model:llama-3"));
-  EXPECT_EQ(file.spec.templates[1].category, fleet::Category::kOther);
-  EXPECT_EQ(file.spec.templates[2].category, fleet::Category::kInference);
+  EXPECT_EQ(file.spec.templates[1].category, model::Category::kOther);
+  EXPECT_EQ(file.spec.templates[2].category, model::Category::kInference);
 }
 
 TEST(Workflow, EqualStagesShareATemplate) {
@@ -239,25 +286,6 @@ TEST(Workflow, EqualStagesShareATemplate) {
   const WorkflowFile file = spec(text);
   EXPECT_THAT(file.spec.stages, SizeIs(1000));
   EXPECT_THAT(file.spec.templates, SizeIs(2));
-}
-
-// The largest and smallest values that are accepted here are accepted by the brain, too.
-TEST(Workflow, TheBrainTakesTheExtremes) {
-  const WorkflowFile file = spec(R"(
-  priority: -1000000000
-  stages:
-    - name: a
-      run: x
-      priority: 1000000000
-      resources: {hardware: {cpu: 1000000, memory: 1PiB, gpu: {count: 64, memory: 1PiB}}}
-      max_attempts: 1000
-      retry: {backoff: 240h, factor: 100, max_backoff: 240h, memory_factor: 100}
-      timeout: 876000h
-    - {name: b, run: x, resources: {hardware: {cpu: 0, memory: 0}}, max_attempts: 1, retry: {backoff: 1ns, factor: 1}}
-    - {name: c, run: 'x', replicas: 10000}
-)");
-  const auto plan = fleet::plan_workflow(file.spec);
-  EXPECT_TRUE(plan.ok()) << plan.error().message;
 }
 
 TEST(Workflow, AliasesSaveWriting) {
@@ -330,7 +358,7 @@ RC_GTEST_PROP(WorkflowProperty, AReferenceIsAllowedExactlyIfTheStageIsWaitedFor,
   RC_ASSERT(file.problems.size() == expected);
 }
 
-// Whatever a command says, the brain gives the shell the same text back, but for its references.
+// The shell gets the text of the file unchanged except for its references, whatever the text is.
 RC_GTEST_PROP(WorkflowProperty, AShellGetsItsTextUnchanged, ()) {
   std::string text;
   for (const int i : *rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 8))) {
@@ -338,12 +366,12 @@ RC_GTEST_PROP(WorkflowProperty, AShellGetsItsTextUnchanged, ()) {
   }
   const ShellText read = read_shell_text(text, [](std::string_view) { return false; });
   RC_PRE(read.variables.empty() && read.problems.empty());
-  std::string payload;
+  std::string resolved;
   for (std::size_t i = 0; i < read.text.size(); ++i) {
     if (read.text.compare(i, 3, "$${") == 0) continue;
-    payload.push_back(read.text[i]);
+    resolved.push_back(read.text[i]);
   }
-  RC_ASSERT(payload == text);
+  RC_ASSERT(resolved == text);
 }
 
 TEST(Source, IsReadWithItsDirectory) {

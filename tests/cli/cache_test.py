@@ -41,13 +41,13 @@ class Cache(RunCase):
         self.assertRegex(first, r"a +succeeded +1 ")
         self.assertIn("runs: no earlier success", self.explain("a"))
         second = self.run_ok()
-        self.assertRegex(second, r"cached   a  command, inputs, environment and 1 file are unchanged since 20\d\d-\d\d-\d\d "
+        self.assertRegex(second, r"cached   a  program, inputs, environment and 1 file are unchanged since 20\d\d-\d\d-\d\d "
                                  r"\d\d:\d\d UTC \(workflow w, task a\)")
         self.assertRegex(second, r"a +cached +1 ")
         self.assertRegex(second, r"b +succeeded +1 ")
         self.assertIn("2 of 2 tasks succeeded (1 cached)", second)
         self.assertEqual(self.read("ran"), "a\nb 11\nb 11\n")
-        self.assertIn("(a) was not run: command, inputs, environment and 1 file are unchanged since", self.explain("a"))
+        self.assertIn("(a) was not run: program, inputs, environment and 1 file are unchanged since", self.explain("a"))
         self.assertEqual(json.loads(self.explain("a", "--json"))["facts"]["cached"], True)
         lines = [json.loads(line) for line in self.run_ok("--json").splitlines()]
         task = lines[-1]["tasks"][0]
@@ -61,7 +61,7 @@ class Cache(RunCase):
         self.run_ok()
         runs = 1
         for before, after, words in (
-                ("echo a >> ran; cat", "echo a >> ran;  cat", "the command changed"),
+                ("echo a >> ran; cat", "echo a >> ran;  cat", "the program changed"),
                 ("n: 1", "n: 2", "the inputs changed"),
                 ("MODE: fast", "MODE: slow", "the variable MODE changed"),
                 ("env: {MODE: fast}", "env: {MODE: fast, X: 1}", "the variable X is new"),
@@ -104,7 +104,7 @@ class Cache(RunCase):
         self.write("w.yaml", stages("{name: a, run: 'echo a >> ran; sort in.csv > out.csv', "
                                     "cache: {files: '*.csv', outputs: out.csv}}"))
         self.run_ok()
-        self.assertIn("; its output is there", self.run_ok())
+        self.assertIn("; its output is unchanged", self.run_ok())
         os.remove(self.path("out.csv"))
         self.assertIn("runs: output out.csv is missing", self.run_ok())
         self.assertEqual(self.read("out.csv"), "11\n")
@@ -116,7 +116,7 @@ class Cache(RunCase):
     # A program that changes its own input files is detected, and its result is not kept.
     def test_it_changes_what_it_reads(self):
         self.write("w.yaml", stages("{name: a, run: echo 1 >> in.csv, cache: {files: in.csv}}"))
-        self.assertIn("not kept: while it ran, the file in.csv changed; name what it makes in cache.outputs", self.run_ok())
+        self.assertIn("not kept: while it ran, the file in.csv changed; list the files that it writes in cache.outputs", self.run_ok())
         self.assertIn("runs: no earlier success", self.run_ok())
         self.assertIn("not kept: while it ran", self.explain("a"))
 
@@ -150,12 +150,12 @@ class Cache(RunCase):
             with open(os.path.join(folder, name), "r+b") as file:
                 file.seek(60)
                 file.write(b"\xff\xff")
-        self.assertRegex(self.run_ok(), r"runs: what was kept of an earlier success cannot be used: '.*' is damaged")
+        self.assertRegex(self.run_ok(), r"runs: the kept result of an earlier success cannot be used: '.*' is damaged")
         self.assertIn("cached   a", self.run_ok())
 
     def test_no_cache_and_off(self):
         self.run_ok()
-        self.assertIn("runs: earlier results are not to be used", self.run_ok("--no-cache"))
+        self.assertIn("runs: the worker was told not to use kept results", self.run_ok("--no-cache"))
         self.assertEqual(self.runs(), 2)
         self.assertIn("cached   a", self.run_ok())
         self.write("w.yaml", stages("{name: a, run: echo a >> ran, cache: false}"))

@@ -88,7 +88,7 @@ class Examples(RunCase):
         done = self.rota(*command, env={"TRAIN_STEPS": "1000", "TRAIN_STEP_MS": "0"})
         self.assertEqual(done.returncode, 0, done.stdout[-3000:])
         logs = self.path("examples/.rota/finetune.yaml/logs")
-        resumed = [name for name in os.listdir(logs) if "goes on from step " in self.read(os.path.join(logs, name))]
+        resumed = [name for name in os.listdir(logs) if "resuming from step " in self.read(os.path.join(logs, name))]
         self.assertGreaterEqual(len({name.split("-")[0] for name in resumed}), 2, resumed)
 
     def test_matrix(self):

@@ -121,7 +121,7 @@ class Ledger(FaultCase):
             at = content.index(b"echo a >> ran")
             file.seek(at)
             file.write(b"echo b")
-        self.both(10, "is damaged", "nothing in it was changed")
+        self.both(10, "is damaged", "was not opened or changed")
 
     def test_a_truncated_file(self):
         os.truncate(self.ledger, 5000)
@@ -198,7 +198,7 @@ class Commands(FaultCase):
         self.write("w.yaml", graph(
             "d: {run: 'setsid sh -c \"(sleep 987 & echo \\$! > daemon)\"; while [ ! -s daemon ]; do sleep 0.01; done'}",
             "e: {needs: d, run: 'if kill -0 $(cat daemon) 2>/dev/null; then exit 1; fi; echo gone'}"))
-        self.check(self.rota("run", "w.yaml"), 0, "note     d  exit status 0; it left 1 processes behind, which were killed")
+        self.check(self.rota("run", "w.yaml"), 0, "note     d  exit status 0; it left 1 process behind, which was killed")
         self.assert_nothing_runs()
 
     # The same daemon when the run itself is killed.

@@ -145,7 +145,7 @@ class Run(RunCase):
         os.mkdir(self.path("closed"))
         os.chmod(self.path("closed"), stat.S_IRUSR | stat.S_IXUSR)
         for arguments, status, words in (
-                (["run", "bad.yaml"], 2, "bad.yaml:4:8: 'nam' is no key of a stage; did you mean 'name'?"),
+                (["run", "bad.yaml"], 2, "bad.yaml:4:8: unknown key 'nam' in a stage; did you mean 'name'?"),
                 (["run", "nowhere.yaml"], 3, "nowhere.yaml"),
                 (["run"], 2, "FILE is required"),
                 (["run", "good.yaml", "--jobs", "0"], 2, "--jobs"),

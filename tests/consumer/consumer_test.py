@@ -76,9 +76,13 @@ class ConsumerTest(unittest.TestCase):
         status, said = self.consumer("only_base", "-DCOMPONENTS=base", "-DEXPECT_ABSENT=fiber")
         self.assertEqual(status, 0, said)
         self.build_and_run("only_base", "use_base")
-        status, said = self.consumer("only_fiber", "-DCOMPONENTS=fiber")
+        # Fibers need no YAML: neither the package nor the program asks for libyaml.
+        status, said = self.consumer("only_fiber", "-DCOMPONENTS=fiber", "-DEXPECT_ABSENT=workflow;yaml")
         self.assertEqual(status, 0, said)
         self.build_and_run("only_fiber", "use_fiber")
+        self.assertNotIn("yaml", self.must("cmake", "--build", "only_fiber", "--target", "clean") +
+                         self.must("cmake", "--build", "only_fiber", "--verbose", "--target", "use_fiber"))
+        self.assertNotIn("libyaml", self.must("ldd", "only_fiber/use_fiber"))
 
     def test_an_unknown_component_gets_a_sentence(self):
         status, said = self.consumer("unknown", "-DCOMPONENTS=teapot")

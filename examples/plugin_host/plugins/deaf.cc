@@ -1,4 +1,4 @@
-// Does not want to stop: it swallows every exception, and goes on in a destructor, where none may leave.
+// Refuses to stop: it catches every exception, and continues in a destructor, which no exception may leave.
 #include "plugin.h"
 #include "rota/fiber.h"
 
@@ -10,7 +10,7 @@ struct Deaf {
       try {
         rota::fiber::tick();
         x = x + 1;
-      } catch (...) {  // NOLINT(bugprone-empty-catch): that is its nature.
+      } catch (...) {  // NOLINT(bugprone-empty-catch): this is what it demonstrates.
       }
     }
   }

@@ -6,7 +6,7 @@ namespace {
 [[gnu::noinline]] long dive(volatile char* above, long depth) {
   volatile char here[200];
   here[0] = above[0];
-  if (depth < 0) return 0;  // Which it never is.
+  if (depth < 0) return 0;  // Never true.
   return dive(here, depth + 1) + here[0];
 }
 }  // namespace

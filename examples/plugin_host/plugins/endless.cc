@@ -1,4 +1,4 @@
-// Has forgotten how to stop.
+// Loops forever.
 #include "plugin.h"
 
 extern "C" long plugin_run(const Host&, long input) {

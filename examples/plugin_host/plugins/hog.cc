@@ -1,4 +1,4 @@
-// Takes all the memory there is, and keeps it.
+// Allocates all the memory that it can get, and keeps it.
 #include <string>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// Gives up at once.
+// Throws at once.
 #include <stdexcept>
 
 #include "plugin.h"

@@ -1,4 +1,4 @@
-// Actors: state behind a mailbox, restarted when it fails (F-27).
+// Actors: state behind a mailbox, restarted after a failure (F-27).
 //
 //   struct Counter {
 //     int count = 0;
@@ -8,23 +8,23 @@
 //     Actor<Message> counter = actors.start<Message>("counter", [] { return Counter(); });
 //     (void)counter.tell(Add{5});
 //     Result<int> count = counter.ask<int>([](Reply<int> reply) { return Get{std::move(reply)}; }, 100ms);
-//   });                                                    // handles what is in the mailboxes, then stops them
+//   });                                                    // drains the mailboxes, then stops the actors
 //
-// An actor is a task that takes messages out of a channel, its mailbox, one by one. Its state is made by a factory,
-// anew at each start. When the handler or the factory throws, the supervisor does what its options say: starts that
-// actor again, or all of them, or gives up. The mailbox stays: only the message that was being handled is lost. More
-// than `max_restarts` within `window` of the runtime's clock, and the supervisor gives up: it stops all of its actors
-// and fails with ResourceExhausted, which names the actor and its last failure. Without a restart it fails with what
-// the actor threw. Either way the failure is that of a child of the nursery around it, which cancels the rest.
+// An actor is a task that receives messages from a channel, its mailbox, one at a time. A factory creates its state at
+// each start. When the handler or the factory throws, the supervisor acts as its options say: it restarts that actor,
+// or all of them, or gives up. The mailbox is kept; only the message that was being handled is lost. After more than
+// `max_restarts` within `window` of the runtime's clock the supervisor gives up: it stops all its actors and fails with
+// ResourceExhausted, which names the actor and its last failure. If restarts are off, it fails with the actor's
+// exception. In both cases the supervisor fails as a child of the nursery around it, which cancels the other children.
 //
-// An actor that is out of budget is recharged by its supervisor, from the pool of the nursery around it, or treated as
-// one that failed.
+// An actor that has run out of budget is recharged by its supervisor, from the pool of the surrounding nursery, or
+// treated as failed.
 //
-// Structured: a supervisor lives in a nursery. No actor outlives it; when that nursery is cancelled, so are the actors.
+// Structured concurrency: a supervisor lives in a nursery. No actor outlives it; cancelling the nursery cancels them.
 //
-// Profiles: `cluster` is made for them; in `service` and `sovereign` they work likewise, with the budgets and, in
+// Profiles: `cluster` is made for actors. In `service` and `sovereign` they work the same, with the budgets and, in
 // `sovereign`, the capabilities (CapSpawn, CapChannel) that tasks and channels need there. In `open` nothing is
-// metered, so nothing is ever recharged. In `core` starting one is an error, as spawning is.
+// metered, so nothing is recharged. In `core` starting an actor is an error, like spawning.
 //
 // Thread safety: an Actor handle may be copied and used from any task; try_tell(), stop() and restarts() from any
 // thread.
@@ -48,59 +48,59 @@
 namespace rota::fiber {
 
 enum class OnFailure : std::uint8_t {
-  kRestart,     // The one that failed starts again.
-  kRestartAll,  // All actors of the supervisor do: they depend on each other's state.
+  kRestart,     // Restarts the actor that failed.
+  kRestartAll,  // Restarts all actors of the supervisor, because they depend on each other's state.
   kGiveUp,
 };
 enum class OnActorExhausted : std::uint8_t {
-  kRecharge,  // It gets `recharge` and goes on. When the pool has not as much, that is a failure.
-  kFail,      // It has failed, with BudgetExhausted.
+  kRecharge,  // It gets `recharge` and continues. If the pool does not have that much, it fails.
+  kFail,      // It fails with BudgetExhausted.
 };
 enum class StopMode : std::uint8_t {
-  kDrain,  // What is in the mailbox is handled first.
-  kDrop,   // What is in the mailbox is dropped, and a handler that waits is cancelled.
+  kDrain,  // The messages in the mailbox are handled first.
+  kDrop,   // The messages in the mailbox are dropped, and a waiting handler is cancelled.
 };
 
 struct ActorOptions {
   OnFailure on_failure = OnFailure::kRestart;
   OnActorExhausted on_exhausted = OnActorExhausted::kRecharge;
-  std::uint32_t max_restarts = 5;  // Of all actors of the supervisor together, within `window`.
+  std::uint32_t max_restarts = 5;  // For all actors of the supervisor together, within `window`.
   std::chrono::nanoseconds window = std::chrono::seconds(10);
   Budget recharge{.ops = 10'000, .memory = 64 * 1024, .spawn_count = 16, .channel_ops = 1'000, .syscalls = 1'000};
 };
 
 struct MailboxOptions {
-  std::size_t capacity = 64;     // At the bound, tell() waits.
-  std::optional<Grant> grant{};  // Of the actor's task.
+  std::size_t capacity = 64;     // When the mailbox is full, tell() waits.
+  std::optional<Grant> grant{};  // For the actor's task.
 };
 
 namespace detail {
 
 struct SupervisorCore;
 
-// An actor without its type.
+// An actor, independent of its type.
 struct ActorCell {
   explicit ActorCell(std::string actor_name) : name(std::move(actor_name)) {}
   virtual ~ActorCell() = default;
   ActorCell(const ActorCell&) = delete;
   ActorCell& operator=(const ActorCell&) = delete;
 
-  // One life, in the actor's task: makes the state, handles messages until the mailbox is closed and drained.
+  // One run in the actor's task: creates the state, handles messages until the mailbox is closed and drained.
   virtual void live() = 0;
   virtual void close() = 0;
-  // Drops what is in the mailbox.
+  // Drops the messages in the mailbox.
   virtual void discard() = 0;
 
   const std::string name;
   std::optional<Grant> grant;
-  std::shared_ptr<SupervisorCore> supervisor;  // Which keeps no actors once it has ended.
+  std::shared_ptr<SupervisorCore> supervisor;  // It drops its references to actors when it ends.
   sync::Atomic<std::uint64_t> restarts{0};
   sync::Atomic<std::uint64_t> recharges{0};
-  // The supervisor's task's alone.
+  // Used only by the supervisor's task.
   Task<void> task;
-  std::uint64_t life = 0;  // How often it was started.
+  std::uint64_t life = 0;  // Number of starts.
   bool running = false;
-  bool stopping = false;  // To be dropped.
+  bool stopping = false;  // It is to be removed.
 };
 
 template <class Behaviour, class Message>
@@ -140,12 +140,12 @@ void start_actor(const std::shared_ptr<SupervisorCore>& core, std::shared_ptr<Ac
 void stop_actor(const std::shared_ptr<ActorCell>& cell, StopMode mode);
 // Waits for the end if `wait`.
 void stop_supervisor(const std::shared_ptr<SupervisorCore>& core, StopMode mode, bool wait);
-// Throws what the supervisor gave up with, if it did.
+// Throws the error with which the supervisor gave up, if it did.
 void throw_if_gave_up(const std::shared_ptr<SupervisorCore>& core);
 
 }  // namespace detail
 
-// Where the answer to a question goes: once. One that is dropped without an answer tells the asker so.
+// Receives the answer to a question, once. If it is destroyed without an answer, the asker gets an error.
 template <class Answer>
 class Reply {
  public:
@@ -158,7 +158,7 @@ class Reply {
   ~Reply() {
     if (to_) to_->close();
   }
-  // False if nobody waits for it any more, or it was given already.
+  // False if nobody waits for the answer any more, or it was already given.
   bool send(Answer answer) {
     if (!to_) return false;
     const Channel<Answer> to = *std::exchange(to_, std::nullopt);
@@ -171,13 +171,13 @@ class Reply {
   std::optional<Channel<Answer>> to_;
 };
 
-// The address of an actor. Copies are the same actor; a handle keeps its mailbox, not the actor.
+// The address of an actor. Copies refer to the same actor; a handle keeps the mailbox alive, not the actor.
 template <class Message>
 class Actor {
  public:
   explicit Actor(std::shared_ptr<detail::Mailbox<Message>> mailbox) : mailbox_(std::move(mailbox)) {}
 
-  // Waits while the mailbox is full. False if the actor has stopped; the message is then still the caller's. Throws
+  // Waits while the mailbox is full. False if the actor has stopped; the caller then still has the message. Throws
   // Cancelled.
   [[nodiscard]] bool tell(Message&& message) const { return mailbox_->channel.send(std::move(message)); }
   [[nodiscard]] bool tell(const Message& message) const
@@ -191,8 +191,8 @@ class Actor {
     return mailbox_->channel.send_for(std::move(message), limit);
   }
 
-  // Sends make(Reply<Answer>) and waits for the answer, `limit` altogether. Timeout; Closed if the actor has stopped,
-  // or failed at this message, or dropped the question.
+  // Sends make(Reply<Answer>) and waits for the answer, for `limit` in total. Errors: Timeout; Closed if the actor has
+  // stopped, failed at this message, or dropped the question.
   template <class Answer, class Make>
     requires std::convertible_to<std::invoke_result_t<Make&, Reply<Answer>>, Message>
   Result<Answer> ask(Make make, std::chrono::nanoseconds limit) const {
@@ -202,30 +202,30 @@ class Actor {
     return answer.receive_for(limit - (now() - start));
   }
 
-  // It takes no more messages, and ends. Does not wait.
+  // Closes the mailbox, and the actor ends. Does not wait.
   void stop(StopMode mode = StopMode::kDrain) const { detail::stop_actor(mailbox_, mode); }
   [[nodiscard]] const std::string& name() const { return mailbox_->name; }
   [[nodiscard]] std::uint64_t restarts() const { return mailbox_->restarts.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t recharges() const { return mailbox_->recharges.load(std::memory_order_relaxed); }
-  // The channel that it takes its messages from, for select(); whoever else receives from it takes them away.
+  // The channel of its mailbox, for select(). A message that another task receives from it does not reach the actor.
   [[nodiscard]] const Channel<Message>& mailbox() const { return mailbox_->channel; }
 
  private:
   std::shared_ptr<detail::Mailbox<Message>> mailbox_;
 };
 
-// Starts actors and watches over them. Prefer with_actors().
+// Starts and supervises actors. Prefer with_actors().
 class ActorSupervisor {
  public:
-  // Watches from a task of `nursery`.
+  // The supervisor runs as a task of `nursery`.
   ActorSupervisor(Nursery& nursery, const ActorOptions& options) : core_(detail::start_supervisor(nursery, options)) {}
-  // Drops what is left; the nursery waits for the actors' end.
+  // Drops the messages that are left; the nursery waits for the actors' end.
   ~ActorSupervisor() { detail::stop_supervisor(core_, StopMode::kDrop, false); }
   ActorSupervisor(const ActorSupervisor&) = delete;
   ActorSupervisor& operator=(const ActorSupervisor&) = delete;
 
-  // Starts an actor. `factory()` makes its state, in its own task, at each start: something with receive(Message), or
-  // that can be called with one. Throws Closed once stop() was called, CapabilityDenied.
+  // Starts an actor. `factory()` creates its state, in the actor's task, at each start: an object with
+  // receive(Message), or one that can be called with a message. Throws Closed after stop(), CapabilityDenied.
   template <class Message, class Factory>
   Actor<Message> start(std::string name, Factory factory, MailboxOptions options = {}) {
     using Behaviour = std::invoke_result_t<Factory&>;
@@ -248,9 +248,9 @@ class ActorSupervisor {
   std::shared_ptr<detail::SupervisorCore> core_;
 };
 
-// Opens a nursery with a supervisor, runs body(supervisor), drains and stops the actors, and returns what the body
-// returned. If the body throws, the actors are cancelled; if the supervisor gives up, so is the body, and that failure
-// is thrown.
+// Opens a nursery with a supervisor, runs body(supervisor), drains and stops the actors, and returns the body's result.
+// If the body throws, the actors are cancelled; if the supervisor gives up, the body is cancelled and that failure is
+// thrown.
 template <class F>
 auto with_actors(const ActorOptions& options, F&& body) -> std::invoke_result_t<F, ActorSupervisor&> {
   using T = std::invoke_result_t<F, ActorSupervisor&>;
@@ -268,7 +268,7 @@ auto with_actors(const ActorOptions& options, F&& body) -> std::invoke_result_t<
         return value;
       }
     });
-  } catch (const Cancelled&) {  // Not the reason, if the supervisor gave up.
+  } catch (const Cancelled&) {  // Not the cause if the supervisor gave up.
     detail::throw_if_gave_up(core);
     throw;
   }

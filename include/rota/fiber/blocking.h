@@ -1,19 +1,19 @@
-// blocking(f): a call that would block its thread, made from a task (F-26).
+// blocking(f): calls a function that blocks its thread, from a task (F-26).
 //
 //   Result<std::string> text = blocking([] { return slow_library_call(); });
 //
-// f runs on a helper thread while the task is parked, so the worker goes on with other tasks. Its result comes back, or
-// its exception is rethrown. A helper is no worker: f must not use what needs a task around it.
+// f runs on a helper thread while the task is parked, so the thread worker runs other tasks meanwhile. Its result is
+// returned, or its exception rethrown. A helper is not a thread worker: f must not use functions that need a task.
 //
-// Helpers are made when needed, up to Config::blocking_threads; calls beyond that wait in a queue, in their order. A
-// helper with nothing to do for ten seconds ends.
+// Helpers are created on demand, up to Config::blocking_threads; further calls wait in a FIFO queue. A helper that is
+// idle for ten seconds ends.
 //
-// Cancellation. A call cannot be interrupted: once f has begun, blocking() returns when f has ended, with its result,
-// cancelled or not. A call that is still in the queue is taken out, f never runs, and Cancelled is returned; likewise
-// if the task is cancelled already.
+// Cancellation: a call cannot be interrupted. Once f has begun, blocking() returns after f has ended, with its result,
+// whether or not the task was cancelled. A call that is still in the queue is removed, f never runs, and Cancelled is
+// returned; the same happens if the task is already cancelled.
 //
-// Errors: Cancelled; ResourceExhausted, if there is no helper and none can be made; OutsideRuntime, if no task is
-// around it. In deterministic mode f runs in place: the one thread waits for it.
+// Errors: Cancelled; ResourceExhausted if there is no helper and none can be created; OutsideRuntime if the caller is
+// not a task. In deterministic mode f runs in place, and the only thread waits for it.
 #pragma once
 
 #include <exception>
@@ -28,25 +28,24 @@ namespace rota::fiber {
 
 namespace detail {
 
-// A call, in the frame of the task that waits for it.
+// A call, in the frame of the waiting task.
 struct BlockingJob {
   explicit BlockingJob(void (*run_it)(BlockingJob*)) : run(run_it) {}
   BlockingJob(const BlockingJob&) = delete;
   BlockingJob& operator=(const BlockingJob&) = delete;
 
   void (*run)(BlockingJob*);  // Never throws.
-  // In the pool's queue; under its mutex.
+  // Links of the pool's queue; under its mutex.
   BlockingJob* next = nullptr;
   BlockingJob* previous = nullptr;
   bool queued = false;
-  // Between the helper and the task; under `lock`.
+  // Shared by the helper and the task; under `lock`.
   SpinLock lock;
   bool done = false;
   Fiber* waiter = nullptr;
-  RuntimeCore* runtime = nullptr;
 };
 
-// Runs the job to its end and returns nothing wrong; or it never ran.
+// Runs the job to its end and returns success; an error means that it never ran.
 Result<void> run_blocking(BlockingJob* job);
 
 template <class T>
@@ -81,7 +80,7 @@ struct BlockingCall : BlockingJob {
 
 }  // namespace detail
 
-// Result<T> for an f that returns T; what f returns if that is a Result itself.
+// Result<T> for an f that returns T; f's own type if that is a Result.
 template <class F>
 auto blocking(F&& f) {
   using Call = detail::BlockingCall<std::remove_reference_t<F>>;

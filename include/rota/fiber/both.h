@@ -1,11 +1,11 @@
-// both(f, g): two halves of a computation, the second of which another worker may take.
+// both(f, g): runs two halves of a computation, the second of which another thread worker may take.
 //
 //   auto [left, right] = both([&] { return sum(first, middle); }, [&] { return sum(middle, last); });
 //
-// The same as a scope with g() spawned as its only child and f() as its body, result for result and failure for failure
-// (F-4, F-5): both have ended when it returns; if one fails, the other is cancelled and the exception goes on. What
-// it saves is the child's record: it is in the caller's frame, and nothing is written there unless another worker takes
-// the child. If nobody does, g() is called here, as a part of the calling task.
+// Equivalent to a scope with g() spawned as its only child and f() as its body, with the same results and failures
+// (F-4, F-5): both have ended when it returns; if one fails, the other is cancelled and the exception is thrown. It is
+// cheaper because the child's record is in the caller's frame and is written only if another thread worker takes the
+// child. Otherwise g() is called here, as part of the calling task.
 #pragma once
 
 #include <cstddef>
@@ -24,11 +24,11 @@ namespace rota::fiber {
 
 namespace detail {
 
-// A child that is not yet a record. Only `core` and `act` are there while it is in the deque; whoever takes it out to
-// run it as a task makes the record, which lies right behind it.
+// A child that has no task record yet. Only `core` and `act` are set while it is in the deque; the code that takes it
+// out to run it as a task creates the record, which is placed right after it.
 struct alignas(16) Fork {
   NurseryCore core{};
-  void (*act)(Record*, Action);
+  void (*act)(TaskRecord*, Action);
 };
 
 template <class G, class T>
@@ -40,7 +40,7 @@ struct ForkFrame : Fork {
   ResultRecord<T>& record() { return *reinterpret_cast<ResultRecord<T>*>(storage); }
   static_assert(alignof(ResultRecord<T>) <= alignof(Fork));
 
-  static void perform(Record* base, Action action) {
+  static void perform(TaskRecord* base, Action action) {
     auto* record = static_cast<ResultRecord<T>*>(base);
     if (action == Action::kRun) {
       auto* fork = static_cast<ForkFrame*>(reinterpret_cast<Fork*>(base) - 1);
@@ -55,20 +55,22 @@ struct ForkFrame : Fork {
         capture_exception(record, &record->error);
       }
     } else if (action == Action::kDropResult) {
-      if (record->flags & (Record::kFlagFailed | Record::kFlagCancelled)) {
+      if (record->flags & (TaskRecord::kFlagFailed | TaskRecord::kFlagCancelled)) {
         record->error.~exception_ptr();
       } else if constexpr (!std::is_void_v<T>) {
-        if (!(record->flags & (Record::kFlagOverflow | Record::kFlagNeverRan))) record->value.~T();
+        if (!(record->flags & (TaskRecord::kFlagOverflow | TaskRecord::kFlagNeverRan))) record->value.~T();
       }
     }
   }
 };
 
-// The child was not at hand: waits for it. Its result is in its record on return; throws what the scope ends with.
+// The child was taken by another thread worker: waits for it. On return its result is in its record; throws the error
+// of the scope.
 void join_fork(Fork* fork);
-// In a handler: the body, or the child called in place, has thrown. As fail_scope(), and drops the child's result.
+// Called in a handler: the body, or the child called in place, has thrown. Like fail_scope(), and drops the child's
+// result.
 [[noreturn]] void abandon_fork(Fork* fork);
-// The scope's end, when something unusual happened in it. Throws what the scope ends with.
+// Ends the scope when something unusual happened in it. Throws the error of the scope.
 void finish_fork(Fork* fork);
 
 template <class T>
@@ -97,14 +99,14 @@ auto both_in_scope(F& f, G& g) {
 
 }  // namespace detail
 
-// Returns a pair of what f() and g() return, with std::monostate for void.
+// Returns a pair of the results of f() and g(), with std::monostate for void.
 template <class F, class G>
 auto both(F&& f, G&& g)
     -> std::pair<detail::ValueOf<std::invoke_result_t<F&>>, detail::ValueOf<std::invoke_result_t<G&>>> {
   using namespace detail;
   using A = std::invoke_result_t<F&>;
   using B = std::invoke_result_t<G&>;
-  Worker* worker = current_worker();
+  ThreadWorker* worker = current_worker();
   if (worker == nullptr) [[unlikely]]
     throw_outside_runtime("both()");
   if (ROTA_METERED || worker->hooks != 0) [[unlikely]]

@@ -1,15 +1,15 @@
-// Budgets: what a task may still use, and the pools that budgets come from (F-10 to F-12).
+// Budgets: how much a task may still use, and the pools that budgets come from (F-10 to F-12).
 //
 //   Budget budget{.ops = 1'000'000, .memory = 1 << 20, .spawn_count = 10, .channel_ops = 1000, .syscalls = 100};
 //
-// Costs (F-10), each all or nothing:
+// Costs (F-10), each charged completely or not at all:
 //   loop iteration, call   1 op
 //   allocation             1 op and its size in memory
 //   spawn                  1 op and 1 spawn_count
 //   channel operation      1 op and 1 channel_op
 //   I/O                    1 op and 1 syscall
 //
-// A grant leaves its pool and comes back to it, less what was used: nothing is made, nothing is lost.
+// A grant leaves its pool and returns to it, less what was used: the total of pool, grants and use is constant.
 #pragma once
 
 #include <algorithm>
@@ -42,22 +42,22 @@ struct Budget {
   std::uint16_t channel_ops = 0;
   std::uint16_t syscalls = 0;
 
-  // As much of everything as a Budget can say.
+  // The maximum of every component.
   static constexpr Budget unlimited() {
     return {std::numeric_limits<std::uint32_t>::max(), std::numeric_limits<std::size_t>::max(),
             std::numeric_limits<std::uint16_t>::max(), std::numeric_limits<std::uint16_t>::max(),
             std::numeric_limits<std::uint16_t>::max()};
   }
 
-  // Each component at least that of `cost`?
+  // True if each component is at least that of `cost`.
   [[nodiscard]] constexpr bool covers(const Budget& cost) const { return cost <= *this; }
-  // Takes `cost`, or takes nothing and returns false.
+  // Subtracts `cost`, or subtracts nothing and returns false.
   [[nodiscard]] constexpr bool charge(const Budget& cost) {
     if (!covers(cost)) return false;
     *this -= cost;
     return true;
   }
-  // Adds, each component up to its largest value.
+  // Adds, saturating at each component's largest value.
   constexpr Budget& operator+=(const Budget& other) {
     ops = detail::add_saturating(ops, other.ops);
     memory = detail::add_saturating(memory, other.memory);
@@ -69,7 +69,7 @@ struct Budget {
   friend constexpr Budget operator+(Budget a, const Budget& b) { return a += b; }
 
   constexpr bool operator==(const Budget&) const = default;
-  // Component by component: two budgets of which neither covers the other are unordered.
+  // Compares all components: two budgets of which neither covers the other are unordered.
   friend constexpr std::partial_ordering operator<=>(const Budget& a, const Budget& b) {
     const auto in_all = [&a, &b](auto compare) {
       return compare(a.ops, b.ops) && compare(a.memory, b.memory) && compare(a.spawn_count, b.spawn_count) &&
@@ -93,20 +93,20 @@ struct Budget {
   }
 };
 
-// The smaller of each component.
+// The minimum of each component.
 constexpr Budget min(const Budget& a, const Budget& b) {
   return {std::min(a.ops, b.ops), std::min(a.memory, b.memory), std::min(a.spawn_count, b.spawn_count),
           std::min(a.channel_ops, b.channel_ops), std::min(a.syscalls, b.syscalls)};
 }
 
-// Costs of single operations.
+// The costs of single operations.
 inline constexpr Budget kCostOfOp{.ops = 1};
 inline constexpr Budget kCostOfSpawn{.ops = 1, .spawn_count = 1};
 inline constexpr Budget kCostOfChannelOp{.ops = 1, .channel_ops = 1};
 inline constexpr Budget kCostOfSyscall{.ops = 1, .syscalls = 1};
 constexpr Budget cost_of_allocation(std::size_t bytes) { return {.ops = 1, .memory = bytes}; }
 
-// What a pool holds: the sum of many budgets.
+// The contents of a pool: the sum of many budgets.
 struct Reserve {
   std::uint64_t ops = 0;
   std::uint64_t memory = 0;
@@ -124,10 +124,10 @@ struct Reserve {
         spawn_count(budget.spawn_count),
         channel_ops(budget.channel_ops),
         syscalls(budget.syscalls) {}
-  // The same amount of everything.
+  // The same amount of every component.
   static constexpr Reserve all(std::uint64_t amount) { return {amount, amount, amount, amount, amount}; }
 
-  // Arithmetic modulo 2^64, so that sums are exact in whatever order they are made.
+  // Arithmetic modulo 2^64, so that sums are exact in any order.
   constexpr Reserve& operator+=(const Reserve& other) {
     ops += other.ops;
     memory += other.memory;
@@ -158,18 +158,18 @@ constexpr Reserve min(const Reserve& a, const Reserve& b) {
           std::min(a.channel_ops, b.channel_ops), std::min(a.syscalls, b.syscalls)};
 }
 
-// More than a process can use: what a runtime's root pool holds unless it is told otherwise.
+// More than a process can use: the default contents of a runtime's root pool.
 inline constexpr Reserve kPlenty = Reserve::all(std::uint64_t{1} << 62);
 
-// What exhaustion does to a task (F-11). A spawn or an allocation that the budget does not cover is refused with its
-// error instead, because it can be; kRecharge tries the pool first for these, too.
+// What happens to a task that runs out of budget (F-11). A spawn or an allocation that the budget does not cover is
+// refused with an error instead; with kRecharge the pool is tried first for these, too.
 enum class OnExhausted : std::uint8_t {
-  kRecharge,  // It takes a fair slice from its pool; if there is none, it waits until something comes back to the pool.
-  kWait,      // It waits for somebody to recharge it.
-  kCancel,    // It is cancelled; its handle says BudgetExhausted.
+  kRecharge,  // It takes a fair slice from its pool; if there is none, it waits until something returns to the pool.
+  kWait,      // It waits until it is recharged explicitly.
+  kCancel,    // It is cancelled; its handle reports BudgetExhausted.
 };
 
-// A task that has run out, as told to NurseryOptions::notify.
+// A task that has run out of budget, as passed to NurseryOptions::notify.
 struct Exhaustion {
   std::uint64_t task_id;
   Component component;
@@ -177,24 +177,24 @@ struct Exhaustion {
 
 // How a nursery meters its children. Unmetered runtimes ignore it.
 struct NurseryOptions {
-  // A pool of its own, taken out of the one around it when the nursery opens (BudgetExhausted if that has not as much)
-  // and given back, less what was used, when it closes. None: children draw from the pool around it.
+  // A pool for this nursery, taken from the surrounding pool when the nursery opens (BudgetExhausted if that does not
+  // have as much) and returned, less what was used, when it closes. None: children draw from the surrounding pool.
   std::optional<Reserve> pool{};
-  std::optional<Budget> default_child{};      // None: as the scope around it, or the runtime, says.
+  std::optional<Budget> default_child{};      // None: the value of the surrounding scope, or of the runtime.
   std::optional<OnExhausted> on_exhausted{};  // Likewise.
-  // Called by a child that has run out, on its own stack, before it waits; it may be recharged from then on. Not called
-  // when the pool recharges it at once.
+  // Called by a child that has run out, on its own stack, before it waits; from then on it can be recharged. Not called
+  // if the pool recharges it at once.
   std::function<void(const Exhaustion&)> notify{};
 };
 
-// A pool's books: rest + granted + spent == total, always (F-12).
+// The accounts of a pool: rest + granted + spent == total, always (F-12).
 struct PoolAudit {
-  Reserve total;              // What the pool was made with.
+  Reserve total;              // The initial contents.
   Reserve rest;               // In the pool now.
-  Reserve granted;            // With tasks and nested pools.
+  Reserve granted;            // Held by tasks and nested pools.
   Reserve spent;              // Used up.
-  std::uint64_t grants = 0;   // How many tasks and nested pools hold some of it.
-  std::uint64_t waiting = 0;  // Tasks that are out of budget.
+  std::uint64_t grants = 0;   // Number of tasks and nested pools that hold a grant.
+  std::uint64_t waiting = 0;  // Tasks that have run out of budget.
   [[nodiscard]] bool balanced() const { return rest + granted + spent == total; }
   bool operator==(const PoolAudit&) const = default;
 };

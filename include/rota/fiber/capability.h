@@ -1,11 +1,11 @@
-// Capabilities: what a task may do, where that is asked (F-14).
+// Capabilities: what a task may do, in runtimes that check it (F-14).
 //
-// A task has the capabilities that it was given when it was spawned and no others; it may pass on what it has, or less,
-// never more. Where a capability counts (tasks, channels, budget), what those use to whom it was passed on counts
-// against the giver's as well: ten children with the same right together have it once.
+// A task has exactly the capabilities that it was given when it was spawned. It may pass on the same or less, never
+// more. Where a capability counts something (tasks, channels, budget), use by those to whom it was passed on counts
+// against the giver as well: ten children with the same capability share one limit.
 //
-// In profile `sovereign` every task is asked. In `service` and `cluster` a task has everything implicitly, until it is
-// spawned with a Grant that names capabilities: from there on down it is asked as in `sovereign`.
+// In profile `sovereign` every task is checked. In `service` and `cluster` a task implicitly has all capabilities until
+// it is spawned with a Grant that names capabilities; from there on down, checks apply as in `sovereign`.
 #pragma once
 
 #include <cstddef>
@@ -16,19 +16,19 @@
 
 namespace rota::fiber {
 
-// May spawn: at most `max_tasks` alive at a time, none with more than `task_budget`.
+// May spawn: at most `max_tasks` alive at a time, each with at most `task_budget`.
 struct CapSpawn {
   std::uint32_t max_tasks = 0;
   Budget task_budget = Budget::unlimited();
 };
 
-// May draw this much, altogether, from its pool: by recharging itself, or for the pool of a nursery that it opens.
+// May draw this much in total from its pool: by recharging itself, or for the pool of a nursery that it opens.
 struct CapBudget {
   Budget limit{};
 };
 
-// May have channels: at most `max_channels` at a time, none with room for more than `max_buffer` (an unbounded one
-// needs SIZE_MAX).
+// May create channels: at most `max_channels` at a time, each with at most `max_buffer` places (an unbounded one needs
+// SIZE_MAX).
 struct CapChannel {
   std::size_t max_buffer = 0;
   std::uint32_t max_channels = 0;
@@ -40,12 +40,12 @@ struct Capabilities {
   std::optional<CapChannel> channel{};
 };
 
-// What a task is given when it is spawned: nursery.spawn(Grant{...}, f).
+// The budget and capabilities of a new task: nursery.spawn(Grant{...}, f).
 struct Grant {
-  // None: the default, or for a holder of CapSpawn, as many spawns besides as it may have tasks. As much of it as the
-  // pool has.
+  // None: the default; for a holder of CapSpawn, with as many additional spawns as it may have tasks. Limited by what
+  // the pool has.
   std::optional<Budget> budget{};
-  // None: as the profile says. Given, even if empty: exactly these.
+  // None: as the profile says. If set, even to an empty list: exactly these.
   std::optional<Capabilities> capabilities{};
 };
 

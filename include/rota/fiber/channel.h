@@ -1,4 +1,4 @@
-// Channel<T>: values from task to task (F-24).
+// Channel<T>: passes values between tasks (F-24).
 //
 //   Channel<std::string> lines(16);                       // room for 16; Channel<T>() is a rendezvous
 //   nursery.launch([lines]() mutable {
@@ -7,18 +7,19 @@
 //   if (!lines.send("hello")) ...                         // false: closed
 //   lines.close();
 //
-// A Channel is a handle; copies are the same channel, which lives as long as one of them. Values arrive in the order in
-// which they were sent; who waits longest is served first. A value is delivered exactly once, or not sent.
+// A Channel is a handle; copies refer to the same channel, which lives as long as one of them. Values arrive in the
+// order in which they were sent; waiters are served first in, first out. A value is delivered exactly once, or not
+// sent.
 //
-// Waiting parks the task, never the thread. send(), receive() and their timed forms are cancellation points: they throw
-// Cancelled if the task is cancelled, whether they would have to wait or not, and nothing has been sent or received
-// then. They need a task around them; everything else may be called from any thread.
+// Waiting parks the task, never the thread. send(), receive() and their timed forms are cancellation points: if the
+// task is cancelled, they throw Cancelled, even if they need not wait, and nothing has been sent or received. They must
+// be called in a task; everything else may be called from any thread.
 //
-// T needs a move constructor and nothing else. It is called while the channel is locked, so it must not wait, nor use
-// the same channel. If it throws, whoever called gets the exception, and the channel is as before.
+// T needs only a move constructor. It is called while the channel is locked, so it must not wait or use the same
+// channel. If it throws, the caller gets the exception, and the channel is unchanged.
 //
-// In profiles that meter, every send and receive costs a channel operation, successful or not, and a channel needs
-// CapChannel where capabilities are asked for.
+// In metered profiles every send and receive costs a channel operation, successful or not, and creating a channel needs
+// CapChannel where capabilities are checked.
 #pragma once
 
 #include <chrono>
@@ -35,7 +36,7 @@
 namespace rota::fiber {
 
 namespace detail {
-// Closed, WouldBlock or Timeout.
+// Throws FiberError with code Closed, WouldBlock or Timeout.
 [[nodiscard]] constexpr ErrorCode code_of(ChannelStatus status) {
   return status == ChannelStatus::kClosed       ? ErrorCode::kClosed
          : status == ChannelStatus::kWouldBlock ? ErrorCode::kWouldBlock
@@ -48,9 +49,9 @@ class Channel {
   static_assert(std::is_object_v<T> && std::is_move_constructible_v<T>, "a channel's values are moved");
 
  public:
-  // Room for `capacity` values; with 0, a send waits for its receiver. Throws CapabilityDenied.
+  // A buffer of `capacity` values; with 0, a send waits for its receiver. Throws CapabilityDenied.
   explicit Channel(std::size_t capacity = 0) : core_(detail::make_channel(detail::kValueOps<T>, capacity)) {}
-  // A send never waits. The memory it takes is bounded by nothing but the sender's good sense.
+  // A send never waits. The channel's memory is not bounded.
   static Channel unbounded() { return Channel(detail::kUnboundedCapacity); }
 
   Channel(const Channel& other) : core_(other.core_) { detail::share_channel(core_); }
@@ -65,11 +66,11 @@ class Channel {
   }
   ~Channel() { detail::drop_channel(core_); }
   void swap(Channel& other) noexcept { std::swap(core_, other.core_); }
-  // Are they the same channel?
+  // True if both refer to the same channel.
   bool operator==(const Channel& other) const { return core_ == other.core_; }
 
-  // Waits until there is room, or a receiver. False if the channel is closed, before or meanwhile; `value` is then
-  // still the caller's.
+  // Waits until there is room, or a receiver. False if the channel is closed, before or meanwhile; the caller then
+  // still has `value`.
   [[nodiscard]] bool send(T&& value) const {
     return detail::channel_send(core_, std::addressof(value), nullptr) == detail::ChannelStatus::kDone;
   }
@@ -86,7 +87,7 @@ class Channel {
     return value;
   }
 
-  // The same within a limit: Timeout, or Closed.
+  // The same within a limit. Errors: Timeout, Closed.
   Result<void> send_for(T&& value, std::chrono::nanoseconds limit) const {
     const detail::ChannelStatus status = detail::channel_send(core_, std::addressof(value), &limit);
     if (status != detail::ChannelStatus::kDone) return detail::code_of(status);
@@ -105,7 +106,7 @@ class Channel {
     return std::move(*value);
   }
 
-  // The same without waiting: WouldBlock, or Closed. From any thread.
+  // The same without waiting. Errors: WouldBlock, Closed. From any thread.
   Result<void> try_send(T&& value) const {
     const detail::ChannelStatus status = detail::channel_try_send(core_, std::addressof(value));
     if (status != detail::ChannelStatus::kDone) return detail::code_of(status);
@@ -124,12 +125,12 @@ class Channel {
     return std::move(*value);
   }
 
-  // No more values: senders are refused, receivers take what is buffered and then nothing. True for the call that
-  // closed it; closing again changes nothing. From any thread.
+  // After this, senders are refused; receivers get the buffered values and then nothing. True for the call that closed
+  // the channel; closing again changes nothing. From any thread.
   bool close() const { return detail::channel_close(core_); }
 
   [[nodiscard]] bool is_closed() const { return detail::channel_closed(core_); }
-  // How many values are buffered just now.
+  // The number of buffered values at this moment.
   [[nodiscard]] std::size_t size() const { return detail::channel_size(core_); }
   // SIZE_MAX if it is unbounded.
   [[nodiscard]] std::size_t capacity() const { return detail::channel_capacity(core_); }
@@ -162,7 +163,7 @@ class Channel {
   [[nodiscard]] detail::ChannelCore* core() const { return core_; }
 
  private:
-  detail::ChannelCore* core_;  // Null once it was moved from: it may then be assigned, compared and destroyed.
+  detail::ChannelCore* core_;  // Null in a moved-from handle, which may only be assigned, compared and destroyed.
 };
 
 }  // namespace rota::fiber

@@ -1,5 +1,5 @@
-// The exceptions of the fiber runtime: thrown where a function returns a value (get(), spawn(), with_scope()), with the
-// same codes that the Result-returning functions carry.
+// The exceptions of the fiber runtime. Functions that return a plain value (get(), spawn(), with_scope()) throw them,
+// with the codes that Result-returning functions use.
 #pragma once
 
 #include <exception>
@@ -22,7 +22,7 @@ class FiberError : public std::exception {
   std::string what_;
 };
 
-// Thrown by a wait that was cancelled. A task that lets it escape while it is being cancelled ends as Cancelled.
+// Thrown by a wait that was cancelled. If it escapes from a task that is being cancelled, the task ends as Cancelled.
 class Cancelled : public FiberError {
  public:
   explicit Cancelled(CancelReason reason);

@@ -1,4 +1,4 @@
-// Sockets, pipes and other descriptors that wait as fibers wait: the task parks, the worker goes on (F-26).
+// Sockets, pipes and other descriptors whose waits park the task instead of blocking the thread (F-26).
 //
 //   TcpListener listener = TcpListener::bind("127.0.0.1", 0).value();
 //   nursery.launch([&] {
@@ -10,22 +10,22 @@
 //   });
 //   TcpStream stream = TcpStream::connect("localhost", listener.local_address().port(), 2s).value();
 //
-// Every operation tries first and waits only if it must. Where it may wait it takes a Deadline (none by default), and
-// it is a cancellation point. Errors:
-//   DeadlineExceeded  the deadline passed. What was transferred by then is in the detail "done_bytes".
-//   Cancelled         the task, or something around it, is cancelled (F-9).
-//   Closed            this end was closed, even by another task while this one waited; or the peer has gone.
-//   OutsideRuntime    it would have to wait, and this thread runs no task.
-//   others            the operating system's, with what was tried, its sentence, and the detail "errno" (ECONNREFUSED).
-// A peer that has gone never raises SIGPIPE.
+// Every operation tries first and waits only if necessary. An operation that may wait takes a Deadline (none by
+// default) and is a cancellation point. Errors:
+//   DeadlineExceeded  the deadline passed. The detail "done_bytes" is the number of bytes transferred by then.
+//   Cancelled         the task, or a scope around it, is cancelled (F-9).
+//   Closed            this end was closed, perhaps by another task while this one waited; or the peer is gone.
+//   OutsideRuntime    the operation would have to wait, and the caller is not a task.
+//   others            of the operating system, with the operation, its sentence, and the detail "errno" (ECONNREFUSED).
+// A peer that is gone never causes SIGPIPE.
 //
-// Thread safety: one task may read, another write and a third close() the same object at the same time. Two readers are
-// allowed, too, and share what arrives between them; that is of use for accept(). Constructing, moving and destroying
-// are for one task alone, as with any object: to end another task's wait, close() it, do not destroy it.
+// Thread safety: at the same time one task may read, another write and a third close() the same object. Several readers
+// are allowed and share the data between them, which is useful for accept(). Only one task may construct, move and
+// destroy an object: to end another task's wait, call close() instead of destroying the object.
 //
-// In deterministic mode descriptors are real: a peer in the same task tree over a pipe or a Unix socket is as
-// reproducible as the rest, a peer elsewhere is not. Virtual time does not wait for the outside: when nothing can run
-// and nothing is ready, it jumps to the next timer.
+// In deterministic mode descriptors are real: communication with a peer in the same task tree, over a pipe or a Unix
+// socket, is as reproducible as everything else; with a peer elsewhere it is not. Virtual time does not wait for the
+// outside: when nothing can run and nothing is ready, it jumps to the next timer.
 #pragma once
 
 #include <chrono>
@@ -47,7 +47,7 @@ struct IoSlot;
 enum class Direction : std::uint8_t;
 }  // namespace detail
 
-// When to give up. A duration counts from now: `stream.read_some(buffer, 5s)`. None by default.
+// The time at which an operation gives up. A duration counts from now: `stream.read_some(buffer, 5s)`. Default: never.
 class Deadline {
  public:
   constexpr Deadline() = default;
@@ -60,7 +60,7 @@ class Deadline {
     }
   }
 
-  // By the runtime's clock, now().
+  // On the runtime's clock, now().
   static constexpr Deadline at(std::chrono::nanoseconds time) {
     Deadline deadline;
     deadline.at_ = time;
@@ -75,13 +75,13 @@ class Deadline {
   std::chrono::nanoseconds at_ = std::chrono::nanoseconds::max();
 };
 
-// Where a socket is: an IPv4 or IPv6 address with a port, or a path of a Unix socket.
+// The address of a socket: an IPv4 or IPv6 address with a port, or the path of a Unix socket.
 class Address {
  public:
-  Address() = default;  // None: to_string() is "none".
-  // A numeric address, "127.0.0.1" or "::1" ("fe80::1%eth0"); names are for resolve().
+  Address() = default;  // No address: to_string() is "none".
+  // A numeric address, "127.0.0.1" or "::1" ("fe80::1%eth0"). Use resolve() for names.
   static Result<Address> ip(std::string_view host, std::uint16_t port);
-  // At most 107 bytes. A path that begins with '@' is in Linux's abstract name space and needs no file.
+  // At most 107 bytes. A path that begins with '@' is in Linux's abstract namespace and needs no file.
   static Result<Address> unix_path(std::string_view path);
   // From a sockaddr. REQUIRES: size <= 128.
   static Address native(const void* sockaddr, std::size_t size);
@@ -98,16 +98,16 @@ class Address {
   std::uint32_t size_ = 0;
 };
 
-// All addresses of a host name, or of a numeric one, in the order to try them. A lookup runs on a helper thread (see
-// blocking.h) and cannot be interrupted: a deadline is noticed when it has ended.
+// All addresses of a host name, or of a numeric address, in the order in which to try them. The lookup runs on a helper
+// thread (blocking.h) and cannot be interrupted: an expired deadline is reported when the lookup has ended.
 Result<std::vector<Address>> resolve(std::string_view host, std::uint16_t port, Deadline deadline = {});
 
-// An open descriptor of any kind that poll() knows: the base of all below, and for pipes, terminals, eventfds as it is.
-// Owns it: the destructor closes it.
+// An open descriptor of any kind that poll() supports: the base class of the sockets below, and used directly for
+// pipes, terminals and eventfds. It owns the descriptor: the destructor closes it.
 class Descriptor {
  public:
-  Descriptor() = default;  // None: every operation is Closed.
-  // Takes over `fd` and makes it non-blocking, as seen by everybody who shares the open file. Closed if this fails.
+  Descriptor() = default;  // No descriptor: every operation returns Closed.
+  // Takes ownership of `fd` and makes it non-blocking for everyone who shares the open file. Closes it on failure.
   static Result<Descriptor> adopt(int fd);
   Descriptor(Descriptor&& other) noexcept
       : slot_(std::exchange(other.slot_, nullptr)), generation_(other.generation_) {}
@@ -121,27 +121,28 @@ class Descriptor {
   }
   ~Descriptor() { drop(); }
 
-  // At least one byte into `buffer`; 0 at the end of the stream (or if the buffer is empty).
+  // Reads at least one byte into `buffer`; returns 0 at the end of the stream (or for an empty buffer).
   Result<std::size_t> read_some(std::span<std::byte> buffer, Deadline deadline = {});
-  // Fills the buffer. Closed if the stream ends before.
+  // Fills the buffer. Closed if the stream ends first.
   Result<void> read_exactly(std::span<std::byte> buffer, Deadline deadline = {});
-  // At least one byte of `bytes`; returns how many.
+  // Writes at least one byte of `bytes`; returns the number.
   Result<std::size_t> write_some(std::span<const std::byte> bytes, Deadline deadline = {});
   Result<void> write_all(std::span<const std::byte> bytes, Deadline deadline = {});
   Result<void> write_all(std::string_view text, Deadline deadline = {}) {
     return write_all(std::as_bytes(std::span(text.data(), text.size())), deadline);
   }
 
-  // Until a read (write) would not block: there is data or space, or an end or an error to be told of.
+  // Wait until a read (or write) would not block: there is data or space, or an end or an error to report.
   Result<void> wait_readable(Deadline deadline = {});
   Result<void> wait_writable(Deadline deadline = {});
 
-  // Ends the waits of other tasks with Closed. Idempotent. A system call that another thread is in just now ends first.
+  // Ends the waits of other tasks with Closed. Idempotent. Waits for a system call that another thread is executing.
   Result<void> close();
   [[nodiscard]] bool is_open() const;
-  // The number, for ioctl() and setsockopt(); -1 if it is closed. It stays this object's.
+  // The descriptor's number, for ioctl() and setsockopt(); -1 if it is closed. This object keeps ownership.
   [[nodiscard]] int native() const;
-  // Gives the number away: this object is closed then. Still non-blocking. REQUIRES: nobody else uses the object.
+  // Releases ownership of the descriptor, which stays non-blocking; this object is then closed. REQUIRES: nobody else
+  // uses the object.
   int release();
 
  protected:
@@ -150,7 +151,7 @@ class Descriptor {
   static Result<Descriptor> wrap(int fd, bool socket);
   void drop() noexcept;
 
-  // One attempt: a count, or -errno. EAGAIN makes operate() wait.
+  // One attempt: returns a count, or -errno. EAGAIN makes operate() wait.
   using Attempt = std::int64_t (*)(int fd, bool socket, void* argument);
   Result<std::size_t> operate(detail::Direction direction, Deadline deadline, const char* what, Attempt attempt,
                               void* argument);
@@ -169,7 +170,7 @@ enum class Shutdown : std::uint8_t { kRead, kWrite, kBoth };
 // A connected stream socket.
 class Stream : public Descriptor {
  public:
-  // kWrite: the peer reads to the end and then sees it; this end may go on reading.
+  // kWrite: the peer reads the remaining data and then the end; this end may continue to read.
   Result<void> shutdown(Shutdown how = Shutdown::kWrite);
   [[nodiscard]] Address local_address() const;
   [[nodiscard]] Address peer_address() const;
@@ -185,8 +186,8 @@ class TcpStream : public Stream {
  public:
   TcpStream() = default;
   explicit TcpStream(Descriptor&& descriptor) : Stream(std::move(descriptor)) {}
-  // A name or a numeric address; each address that the name has is tried in turn. Small writes are sent at once
-  // (TCP_NODELAY), unless set_no_delay(false).
+  // A name or a numeric address; all addresses of the name are tried in turn. Small writes are sent at once
+  // (TCP_NODELAY), unless set_no_delay(false) is called.
   static Result<TcpStream> connect(std::string_view host, std::uint16_t port, Deadline deadline = {});
   static Result<TcpStream> connect(const Address& address, Deadline deadline = {});
   Result<void> set_no_delay(bool on);
@@ -197,7 +198,7 @@ class UnixStream : public Stream {
   UnixStream() = default;
   explicit UnixStream(Descriptor&& descriptor) : Stream(std::move(descriptor)) {}
   static Result<UnixStream> connect(std::string_view path, Deadline deadline = {});
-  // Two that are connected to each other.
+  // Two sockets that are connected to each other.
   static Result<std::pair<UnixStream, UnixStream>> pair();
 };
 
@@ -218,7 +219,7 @@ inline constexpr int kBacklog = 4096;  // Connections that wait to be accepted; 
 class TcpListener : public Listener {
  public:
   TcpListener() = default;
-  // Port 0: a free one; local_address() tells which. A name is resolved, and its first address is used.
+  // Port 0: a free port; local_address() tells which. A name is resolved, and its first address is used.
   static Result<TcpListener> bind(std::string_view host = "127.0.0.1", std::uint16_t port = 0, int backlog = kBacklog);
   Result<TcpStream> accept(Deadline deadline = {});
 
@@ -229,7 +230,7 @@ class TcpListener : public Listener {
 class UnixListener : public Listener {
  public:
   UnixListener() = default;
-  // Makes the file; it stays when the listener closes, as with bind(2).
+  // Creates the file, which stays when the listener closes, as with bind(2).
   static Result<UnixListener> bind(std::string_view path, int backlog = kBacklog);
   Result<UnixStream> accept(Deadline deadline = {});
 

@@ -1,13 +1,13 @@
-// Metering by hand: what a task pays for its own work, and how it gets more (F-10 to F-13).
+// Explicit metering: how a task pays for its own work, and how it gets more budget (F-10 to F-13).
 //
 //   for (const Row& row : rows) {
-//     tick();                       // an op; yields when others have waited for an interval, stops when the budget is
-//     gone handle(row);
+//     tick();            // Costs an op; yields after an interval; stops when the budget is used up.
+//     handle(row);
 //   }
 //
-// The compiler inserts the ticks into a whole target with rota_meter(target) in CMake; see docs/metering.md.
+// rota_meter(target) in CMake makes the compiler insert the ticks into a whole target; see docs/metering.md.
 //
-// In an unmetered runtime (profiles `core` and `open`) and outside of tasks all of this is allowed and does nothing.
+// In an unmetered runtime (profiles `core` and `open`) and outside of tasks, all of this is allowed and has no effect.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@
 #include "rota/fiber/task.h"
 #include "rota/result.h"
 
-// For a function of a metered target: the compiler inserts no ticks into it. A signal handler must have it.
+// Marks a function of a metered target into which the compiler inserts no ticks. A signal handler needs it.
 #if defined(__clang__)
 #define ROTA_UNMETERED __attribute__((no_sanitize("coverage")))
 #else
@@ -38,48 +38,50 @@ struct SupervisorState;
 [[nodiscard]] Result<void> recharge_task(NurseryCore* nursery, std::uint64_t id, const Budget& amount);
 }  // namespace detail
 
-// Why a task was cancelled whose budget was used up, where its nursery says OnExhausted::kCancel.
+// Thrown in a task that was cancelled because its budget was used up, where its nursery says OnExhausted::kCancel.
 class BudgetExhausted : public Cancelled {
  public:
   BudgetExhausted();
 };
 
-// Pays `ops` ops. Every yield_interval ops it lets other tasks run; when the budget is gone, the task is exhausted and
-// waits here (F-11). Throws Cancelled if the task is cancelled, BudgetExhausted if its budget was the reason.
+// Pays `ops` ops. Every yield_interval ops it lets other tasks run. When the budget is used up, the task is exhausted
+// and waits here (F-11). Throws Cancelled if the task is cancelled, BudgetExhausted if its budget was the reason.
 [[gnu::always_inline]] inline void tick(std::uint32_t ops = 1) {
   if constexpr (ROTA_METERED) return detail::tick_called(ops);
   if (!detail::tick_quickly(detail::current_worker(), ops)) [[unlikely]]
     detail::tick_slow(ops);
 }
 
-// What is left of the current task's budget; Budget::unlimited() where nothing is metered.
+// The rest of the current task's budget; Budget::unlimited() where nothing is metered.
 [[nodiscard]] Budget current_budget();
 
-// Takes `amount` from the pool for the current task. Needs CapBudget where capabilities are asked for, and counts
-// against its limit. CapabilityDenied, or BudgetExhausted if the pool has not as much; nothing is taken then.
+// Takes `amount` from the pool for the current task. Needs CapBudget where capabilities are checked, and counts against
+// its limit. Errors, without taking anything: CapabilityDenied; BudgetExhausted if the pool does not have as much.
 [[nodiscard]] Result<void> recharge(const Budget& amount);
 
-// Recharges tasks that are out of budget, below the nursery that it is from (Nursery::supervisor()), from that
-// nursery's pool. It may be handed to any task and outlive the nursery. Thread safety: all members, from any thread.
+// Recharges tasks that have run out of budget, below the nursery that it comes from (Nursery::supervisor()), from that
+// nursery's pool. It may be passed to any task and may outlive the nursery. Thread safety: all members, from any
+// thread.
 class Supervisor {
  public:
   explicit Supervisor(std::shared_ptr<detail::SupervisorState> state) : state_(std::move(state)) {}
-  // Gives `amount` to a task that waits for a recharge; it becomes Ready when that covers what it needs.
-  // FailedPrecondition: it is not out of budget. BudgetExhausted: the pool has not as much. NurseryNotActive: closed.
+  // Gives `amount` to a task that waits for a recharge; it becomes Ready when that covers its need. Errors:
+  // FailedPrecondition (it has not run out), BudgetExhausted (the pool does not have as much), NurseryNotActive
+  // (closed).
   [[nodiscard]] Result<void> recharge(std::uint64_t task_id, const Budget& amount) const;
   template <class T>
   [[nodiscard]] Result<void> recharge(const Task<T>& task, const Budget& amount) const {
     return recharge(task.id(), amount);
   }
-  // The books of the nursery's pool.
+  // The accounts of the nursery's pool.
   [[nodiscard]] Result<PoolAudit> audit() const;
 
  private:
   std::shared_ptr<detail::SupervisorState> state_;
 };
 
-// While it lives, the current task is not interrupted by a metered yield, nor stopped: its ops are counted, and paid
-// when it is gone. For the few lines of metered code that hold a lock which other tasks want. They nest.
+// While this object lives, the current task is neither interrupted by a metered yield nor stopped; its ops are counted
+// and paid when the object is destroyed. For short metered code that holds a lock which other tasks need. They nest.
 class [[nodiscard]] MeterHold {
  public:
   ROTA_UNMETERED MeterHold();
@@ -88,10 +90,10 @@ class [[nodiscard]] MeterHold {
   MeterHold& operator=(const MeterHold&) = delete;
 
  private:
-  detail::Record* task_ = nullptr;
+  detail::TaskRecord* task_ = nullptr;
 };
 
-// What MeteredResource throws: a std::bad_alloc, with the code MemoryBudgetExhausted when a nursery reports it.
+// Thrown by MeteredResource: a std::bad_alloc, with the code MemoryBudgetExhausted when a nursery reports it.
 class MemoryBudgetExhausted : public std::bad_alloc {
  public:
   explicit MemoryBudgetExhausted(std::size_t bytes);
@@ -103,10 +105,10 @@ class MemoryBudgetExhausted : public std::bad_alloc {
   char what_[64];
 };
 
-// Charges what is allocated through it to the task that allocates, and credits what is freed to the task that frees;
-// outside of metered tasks it only passes on. An allocation that the budget does not cover throws MemoryBudgetExhausted
-// and takes nothing from `upstream`; one whose task is cancelled while it waits for ops throws Cancelled.
-// Thread safety: that of `upstream`.
+// Charges allocations to the task that allocates, and credits them to the task that frees; outside of metered tasks it
+// only forwards. An allocation that the budget does not cover throws MemoryBudgetExhausted and takes nothing from
+// `upstream`; if the task is cancelled while it waits for ops, the allocation throws Cancelled.
+// Thread safety: as `upstream`.
 class MeteredResource : public std::pmr::memory_resource {
  public:
   explicit MeteredResource(std::pmr::memory_resource* upstream = std::pmr::get_default_resource())

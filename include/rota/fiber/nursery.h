@@ -6,9 +6,9 @@
 //     return a.get() + b.get();
 //   });
 //
-// No task outlives its nursery, on any path. The first child to fail cancels the others; a body that throws cancels
-// all, waits for them, and its exception goes on. A nursery lives on the stack of the fiber that opened it; any task
-// may spawn into it while it is open.
+// No task outlives its nursery, on any path. The first child that fails cancels the others. If the body throws, all
+// children are cancelled and waited for, and then the exception propagates. A nursery lives on the stack of the fiber
+// that opened it; any task may spawn into it while it is open.
 #pragma once
 
 #include <chrono>
@@ -29,28 +29,28 @@
 namespace rota::fiber {
 
 namespace detail {
-void open_slow(Worker* worker, NurseryCore* core);
+void open_slow(ThreadWorker* worker, NurseryCore* core);
 Result<void> close_slow(NurseryCore* core);
 void help_children(NurseryCore* core);
-// Closes and frees; throws the failure, or Cancelled.
+// Closes and frees the nursery; throws the failure, or Cancelled.
 void finish_slow(NurseryCore* core);
-// Cancels and waits if it is still open; frees what it has.
+// Cancels and waits if the nursery is still open; frees its resources.
 void dispose_nursery(NurseryCore* core);
-// In a handler: the body has thrown. Cancels, waits, frees; then the exception goes on, or a child's failure if all
-// that the body threw was its being cancelled by that (F-5: failure comes before cancellation).
+// Called in a handler, after the body has thrown. Cancels, waits, frees; then rethrows the exception, or a child's
+// failure if the body only threw because that failure cancelled it (F-5: a failure takes precedence over cancellation).
 [[noreturn]] void fail_scope(NurseryCore* core);
 void arm_deadline(NurseryCore* core, std::chrono::nanoseconds duration);
 void cancel_nursery(NurseryCore* core, CancelReason reason);
 [[noreturn]] void throw_close(Error error, NurseryCore* core);
-// The checks that cost: budgets, capabilities, profile, trace. Null when the spawn may go on.
-Result<void> spawn_check(Worker* worker, NurseryCore* core, Record* record, const Grant* grant);
+// The expensive checks: budgets, capabilities, profile, trace. Null if the spawn is allowed.
+Result<void> spawn_check(ThreadWorker* worker, NurseryCore* core, TaskRecord* record, const Grant* grant);
 // Meters the children as the options say. Throws BudgetExhausted, CapabilityDenied.
-void open_metered(Worker* worker, NurseryCore* core, const NurseryOptions& options);
+void open_metered(ThreadWorker* worker, NurseryCore* core, const NurseryOptions& options);
 std::shared_ptr<SupervisorState> supervise(NurseryCore* nursery);
 PoolAudit pool_audit(NurseryCore* nursery);
-void sample_spawn(Record* record);
+void sample_spawn(TaskRecord* record);
 
-// Says whose scope it is. It is one from the moment that fiber->scope points to it.
+// Sets the owner of the scope. It becomes a scope when fiber->scope points to it.
 [[gnu::always_inline]] inline void describe_scope(NurseryCore* core, Fiber* fiber) {
   core->owner_task = fiber->task;
   core->owner = fiber;
@@ -59,7 +59,7 @@ void sample_spawn(Record* record);
 }
 
 [[gnu::always_inline]] inline void open_nursery(NurseryCore* core) {
-  Worker* worker = current_worker();
+  ThreadWorker* worker = current_worker();
   if (worker == nullptr) [[unlikely]]
     throw_outside_runtime("a nursery");
   describe_scope(core, worker->fiber);
@@ -70,12 +70,13 @@ void sample_spawn(Record* record);
 
 template <class T>
 constexpr std::uint8_t detached_flags() {
-  return Record::kFlagDetached | (std::is_void_v<T> || std::is_trivially_destructible_v<T> ? Record::kFlagNoResult : 0);
+  return TaskRecord::kFlagDetached |
+         (std::is_void_v<T> || std::is_trivially_destructible_v<T> ? TaskRecord::kFlagNoResult : 0);
 }
 
-// Makes a record a task of the nursery, and queues it. Refused: it is freed.
+// Makes a record a task of the nursery, and queues it. If it is refused, the record is freed.
 template <class R>
-[[gnu::always_inline]] inline ErrorOr<R*> start_record(Worker* worker, NurseryCore* core, R* record,
+[[gnu::always_inline]] inline ErrorOr<R*> start_record(ThreadWorker* worker, NurseryCore* core, R* record,
                                                        const Grant* grant) {
   record->nursery = core;
   record->id = worker->counters.spawned.next();
@@ -103,7 +104,7 @@ template <class R>
 // The same for metered code.
 void open_called(NurseryCore* core);
 [[nodiscard]] void* allocate_called(std::size_t bytes);
-[[nodiscard]] Result<void> start_called(NurseryCore* core, Record* record, const Grant* grant);
+[[nodiscard]] Result<void> start_called(NurseryCore* core, TaskRecord* record, const Grant* grant);
 }  // namespace detail
 
 class Nursery {
@@ -119,8 +120,8 @@ class Nursery {
       detail::open_nursery(&core_);
     }
   }
-  // A nursery that meters its children in its own way. Throws BudgetExhausted if the pool around it has not as much as
-  // its own shall have, CapabilityDenied without the CapBudget that this needs.
+  // A nursery that meters its children as `options` say. Throws BudgetExhausted if the surrounding pool does not have
+  // as much as requested, CapabilityDenied without the CapBudget that this needs.
   explicit Nursery(const NurseryOptions& options) : Nursery() {
     detail::open_metered(detail::current_worker(), &core_, options);
   }
@@ -140,7 +141,7 @@ class Nursery {
       detail::throw_error(std::move(record.error).take_error());
     return Task<T>(record.pointer);
   }
-  // The same, refusing with an error instead of an exception.
+  // The same, with an error instead of an exception.
   template <class F>
   auto try_spawn(F&& f) -> Result<Task<std::invoke_result_t<std::decay_t<F>>>> {
     using T = std::invoke_result_t<std::decay_t<F>>;
@@ -149,7 +150,7 @@ class Nursery {
       return std::move(record.error).take_error();
     return Task<T>(record.pointer);
   }
-  // As spawn(), for a task whose result nobody asks for: its end, and a failure, are the nursery's alone.
+  // Like spawn(), for a task whose result is not needed: only the nursery learns of its end or failure.
   template <class F>
   void launch(F&& f) {
     using T = std::invoke_result_t<std::decay_t<F>>;
@@ -157,7 +158,7 @@ class Nursery {
     if (record.pointer == nullptr) [[unlikely]]
       detail::throw_error(std::move(record.error).take_error());
   }
-  // The same with a budget and capabilities of its own. CapabilityDenied if they are wider than the caller's.
+  // The same with its own budget and capabilities. CapabilityDenied if they exceed the caller's.
   template <class F>
   auto spawn(const Grant& grant, F&& f) -> Task<std::invoke_result_t<std::decay_t<F>>> {
     using T = std::invoke_result_t<std::decay_t<F>>;
@@ -181,7 +182,7 @@ class Nursery {
     if (record.pointer == nullptr) [[unlikely]]
       detail::throw_error(std::move(record.error).take_error());
   }
-  // Runs `f(token)`, with a token that is cancelled when the task is.
+  // Runs `f(token)` with a token that is cancelled when the task is.
   template <class F>
   auto spawn_cancellable(F&& f) -> Task<std::invoke_result_t<std::decay_t<F>, CancelToken&>> {
     return spawn([f = std::decay_t<F>(std::forward<F>(f))]() mutable {
@@ -199,31 +200,31 @@ class Nursery {
     return tasks;
   }
 
-  // Cancels every task in it and below. Idempotent.
+  // Cancels every task in the nursery and below. Idempotent.
   void cancel() { detail::cancel_nursery(&core_, CancelReason::kExplicit); }
 
-  // Runs, on this stack, children that are still in this worker's own queue, newest first, as close() would; but the
-  // nursery stays open, so that they may launch more. By the fiber that opened it, with no scope open inside;
-  // otherwise, and in deterministic mode, it does nothing.
+  // Runs, on this stack, children that are still in the deque of this thread worker, newest first, as close() would;
+  // the nursery stays open, so they may launch more. Must be called by the fiber that opened it, with no scope open
+  // inside; otherwise, and in deterministic mode, it does nothing.
   void help() { detail::help_children(&core_); }
 
-  // Waits for all children. A child's failure comes before cancellation before success: the error's code is the
-  // failure's, or Cancelled, or DeadlineExceeded. Only the fiber that opened the nursery may close it.
+  // Waits for all children. A child's failure takes precedence over cancellation: the error has the failure's code, or
+  // Cancelled, or DeadlineExceeded. Only the fiber that opened the nursery may close it.
   Result<void> close() { return detail::close_slow(&core_); }
 
-  // Recharges a task of this nursery, or below it, that is out of budget; see Supervisor::recharge().
+  // Recharges a task of this nursery, or below it, that has run out of budget; see Supervisor::recharge().
   template <class T>
   [[nodiscard]] Result<void> recharge(const Task<T>& task, const Budget& amount) {
     return detail::recharge_task(&core_, task.id(), amount);
   }
-  // For whoever shall recharge them. By the task that opened the nursery, before it spawns.
+  // The Supervisor that can recharge the children. Called by the task that opened the nursery, before it spawns.
   [[nodiscard]] Supervisor supervisor() { return Supervisor(detail::supervise(&core_)); }
-  // The books of the pool that its children draw from.
+  // The accounts of the pool that its children draw from.
   [[nodiscard]] PoolAudit audit() { return detail::pool_audit(&core_); }
 
   [[nodiscard]] NurseryState state() const { return core_.state.load(std::memory_order_acquire); }
   [[nodiscard]] CancelReason cancel_reason() const { return core_.cancel.load(std::memory_order_acquire); }
-  // For the rest of the runtime.
+  // For other parts of the runtime.
   detail::NurseryCore* core() { return &core_; }
 
  private:
@@ -236,7 +237,7 @@ class Nursery {
   [[gnu::always_inline]] detail::ErrorOr<detail::ResultRecord<T>*> make(F&& f, std::uint8_t flags,
                                                                         const Grant* grant = nullptr) {
     using namespace detail;
-    using R = TaskRecord<std::decay_t<F>, T>;
+    using R = ClosureRecord<std::decay_t<F>, T>;
     if constexpr (ROTA_METERED) {
       R* record = ::new (allocate_called(sizeof(R))) R(std::forward<F>(f), flags);
       if (Result<void> refused = start_called(&core_, record, grant); !refused.ok()) {
@@ -244,7 +245,7 @@ class Nursery {
       }
       return {record, {}};
     } else {
-      Worker* worker = current_worker();
+      ThreadWorker* worker = current_worker();
       if (worker == nullptr) [[unlikely]]
         throw_outside_runtime("spawn()");
       R* record = ::new (static_cast<void*>(allocate_record<R>(worker))) R(std::forward<F>(f), flags);
@@ -252,8 +253,8 @@ class Nursery {
     }
   }
 
-  // Is nothing left, and did nothing unusual happen? Acquire, partner: the release of the children that ended
-  // elsewhere.
+  // True if no child is left and nothing unusual happened. Acquire, partner: the release of the children that ended on
+  // other fibers.
   [[gnu::always_inline]] bool is_quiet() const {
     return (core_.local | core_.remote.load(std::memory_order_acquire) |
             reinterpret_cast<std::intptr_t>(core_.extras.load(std::memory_order_relaxed))) == 0;
@@ -270,11 +271,11 @@ class Nursery {
   detail::NurseryCore core_{};
 };
 
-// Opens a nursery, runs body(nursery), closes it, and returns what the body returned.
+// Opens a nursery, runs body(nursery), closes it, and returns the body's result.
 template <class F>
 auto with_scope(F&& body) -> std::invoke_result_t<F, Nursery&> {
   using T = std::invoke_result_t<F, Nursery&>;
-  union Holder {  // Destroyed by hand: on the normal path finish() has done what there is to do.
+  union Holder {  // Destroyed explicitly: on the normal path finish() has done everything.
     Nursery nursery;
     Holder() : nursery() {}
     ~Holder() {}  // NOLINT(modernize-use-equals-default)
@@ -293,7 +294,7 @@ auto with_scope(F&& body) -> std::invoke_result_t<F, Nursery&> {
   }
 }
 
-// The same in a nursery that meters its children in its own way.
+// The same in a nursery that meters its children as `options` say.
 template <class F>
 auto with_scope(const NurseryOptions& options, F&& body) -> std::invoke_result_t<F, Nursery&> {
   using T = std::invoke_result_t<F, Nursery&>;
@@ -317,9 +318,9 @@ auto with_scope(const NurseryOptions& options, F&& body) -> std::invoke_result_t
   }
 }
 
-// The same within `duration`, or within what is left of a deadline around it. When the time runs out, everything in
-// the scope is cancelled, the blocked is interrupted, all is waited for, and nothing is returned -- even if the body
-// had returned by then. For a body that returns void: true if it was in time.
+// The same within `duration`, or within the rest of a surrounding deadline. When the time runs out, everything in the
+// scope is cancelled, blocked tasks are interrupted, all tasks are waited for, and nothing is returned, even if the
+// body had already returned. For a body that returns void: true if it was in time.
 template <class F>
 auto with_deadline(std::chrono::nanoseconds duration, F&& body) {
   using T = std::invoke_result_t<F, Nursery&>;
@@ -329,7 +330,7 @@ auto with_deadline(std::chrono::nanoseconds duration, F&& body) {
     try {
       run();
     } catch (const FiberError& error) {
-      // After the expiry a wait is cancelled and a spawn refused: that is the expiry, not a failure.
+      // After the expiry a wait is cancelled and a spawn is refused; this is the expiry, not a failure.
       const bool expired = error.code() == ErrorCode::kCancelled || error.code() == ErrorCode::kNurseryNotActive;
       if (nursery.cancel_reason() != CancelReason::kTimeout || !expired) detail::fail_scope(nursery.core());
     }

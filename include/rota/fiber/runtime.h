@@ -1,7 +1,7 @@
-// Runtime: the workers, and how a program enters and leaves them.
+// Runtime: the thread workers, and how a program enters and leaves them.
 //
-//   Runtime runtime;                                    // one worker a core
-//   int answer = runtime.run([] { return 42; });        // blocks this thread, not a worker
+//   Runtime runtime;                                    // one thread worker per core
+//   int answer = runtime.run([] { return 42; });        // blocks this thread, not a thread worker
 //
 // Thread safety: run(), spawn(), stats() and shutdown() from any thread.
 #pragma once
@@ -27,7 +27,7 @@ struct WorkerStats {
   std::uint64_t parks = 0;
   std::chrono::nanoseconds park_time{0};
   std::uint64_t budget_exhaustions = 0;
-  // From ready to run, of a sample of the tasks (one in 64).
+  // Time from ready to running, for a sample of the tasks (one in 64).
   std::uint64_t latency_samples = 0;
   std::chrono::nanoseconds latency_average{0};
   std::chrono::nanoseconds latency_p99{0};  // Upper end of its power-of-two bucket.
@@ -45,12 +45,12 @@ class Runtime {
   // Throws FiberError(InvalidArgument) on a bad configuration; create() returns it.
   explicit Runtime(Config config = {});
   static Result<std::unique_ptr<Runtime>> create(const Config& config);
-  // Cancels what still runs and waits for it.
+  // Cancels the tasks that still run and waits for them.
   ~Runtime();
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
-  // Runs `f()` as a task of this runtime and waits for it; returns its result or rethrows. From a thread outside.
+  // Runs `f()` as a task of this runtime and waits for it; returns its result or rethrows. Called from outside.
   template <class F>
   auto run(F&& f) -> std::invoke_result_t<std::decay_t<F>> {
     auto task = spawn(std::forward<F>(f));
@@ -58,8 +58,8 @@ class Runtime {
     return task.get();
   }
 
-  // Starts `f()` as a task of its own, from any thread. While the global queue is full it waits (a task waits as
-  // a fiber, a thread blocks). A failure is the task's alone. In deterministic mode it runs with the next run().
+  // Starts `f()` as a task, from any thread. Waits while the global queue is full (a task waits as a fiber, a thread
+  // blocks). A failure of the task affects no other task. In deterministic mode it runs during the next run().
   template <class F>
   auto spawn(F&& f) -> Task<std::invoke_result_t<std::decay_t<F>>> {
     using T = std::invoke_result_t<std::decay_t<F>>;
@@ -67,7 +67,7 @@ class Runtime {
     if (Result<void> taken = submit(record, true); !taken.ok()) detail::throw_error(std::move(taken).take_error());
     return Task<T>(record);
   }
-  // The same with a budget and capabilities of its own, which come from the runtime.
+  // The same with its own budget and capabilities, which come from the runtime.
   template <class F>
   auto run(const Grant& grant, F&& f) -> std::invoke_result_t<std::decay_t<F>> {
     auto task = spawn(grant, std::forward<F>(f));
@@ -83,16 +83,16 @@ class Runtime {
     }
     return Task<T>(record);
   }
-  // Recharges, from the root pool, a task that draws from it and is out of budget.
+  // Recharges, from the root pool, a task that draws from it and has run out of budget.
   template <class T>
   [[nodiscard]] Result<void> recharge(const Task<T>& task, const Budget& amount) {
     return recharge(task.id(), amount);
   }
   [[nodiscard]] Result<void> recharge(std::uint64_t task_id, const Budget& amount);
-  // The books of the root pool; exact when nothing runs.
+  // The accounts of the root pool; exact when nothing runs.
   [[nodiscard]] PoolAudit audit() const;
 
-  // QueueFull instead of waiting.
+  // Like spawn(), but returns QueueFull instead of waiting.
   template <class F>
   auto try_spawn(F&& f) -> Result<Task<std::invoke_result_t<std::decay_t<F>>>> {
     using T = std::invoke_result_t<std::decay_t<F>>;
@@ -101,7 +101,7 @@ class Runtime {
     return Task<T>(record);
   }
 
-  // Waits until nothing runs, then stops the workers. New spawns are refused from now on. Idempotent.
+  // Waits until nothing runs, then stops the thread workers. Further spawns are refused. Idempotent.
   void shutdown();
   // Cancels every task; shutdown() then waits for them.
   void cancel_all();
@@ -119,13 +119,13 @@ class Runtime {
  private:
   template <class T, class F>
   detail::ResultRecord<T>* make(F&& f) {
-    using R = detail::TaskRecord<std::decay_t<F>, T>;
+    using R = detail::ClosureRecord<std::decay_t<F>, T>;
     void* memory = detail::allocate_slow(nullptr, detail::size_class_of(sizeof(R)), sizeof(R));
     return ::new (memory) R(std::forward<F>(f), 0);
   }
-  // Refused: Closed after shutdown(), QueueFull, NurseryNotActive in profile `core`. Frees the record then.
-  Result<void> submit(detail::Record* record, bool wait, const Grant* grant = nullptr);
-  void drive(detail::Record* until);
+  // Errors: Closed after shutdown(), QueueFull, NurseryNotActive in profile `core`; the record is freed then.
+  Result<void> submit(detail::TaskRecord* record, bool wait, const Grant* grant = nullptr);
+  void drive(detail::TaskRecord* until);
 
   std::unique_ptr<detail::RuntimeCore> core_;
 };

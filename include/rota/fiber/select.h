@@ -1,17 +1,17 @@
-// select(): the first of several sends and receives that can happen (F-24).
+// select(): performs the first of several sends and receives that is possible (F-24).
 //
-//   select(on_receive(requests, [&](std::optional<Request> r) { ... }),     // none: closed and drained
+//   select(on_receive(requests, [&](std::optional<Request> r) { ... }),     // nothing: closed and drained
 //          on_send(answers, std::move(answer), [&](bool sent) { ... }),     // false: closed
 //          after(10ms, [&] { ... }));
 //
-// Exactly one case happens, and then its handler runs, on the caller's stack, with nothing locked. If several can
-// happen, each of them is equally likely, drawn from the runtime's seed. With otherwise(f) it does not wait: f runs if
-// nothing can happen at once. Returns the position of the case that happened.
+// Exactly one case is performed, and then its handler runs, on the caller's stack, without a lock. If several are
+// possible, each is equally likely, drawn from the runtime's seed. With otherwise(f) it does not wait: f runs if no
+// case is possible at once. Returns the position of the case that was performed.
 //
-// A closed channel is ready: a receive then has no value, a send does not happen. The handler of a send may leave out
-// the bool; then a closed channel throws FiberError(Closed). A case whose channel was moved from never happens.
+// A closed channel is ready: a receive gets no value, a send does not happen. The handler of a send may omit the bool;
+// then a closed channel throws FiberError(Closed). A case whose channel was moved from is never performed.
 //
-// It is a cancellation point, and needs a task, as send() and receive() do; it costs one channel operation.
+// It is a cancellation point and needs a task, like send() and receive(); it costs one channel operation.
 #pragma once
 
 #include <array>
@@ -60,7 +60,7 @@ struct SendCase {
   }
 };
 
-// The case that happens when no other does in time.
+// The case that is performed when no other one is in time.
 template <class F>
 struct TimeoutCase {
   std::chrono::nanoseconds limit;
@@ -88,7 +88,7 @@ template <class T, class F = detail::DoNothing>
 [[nodiscard]] auto on_send(const Channel<T>& channel, std::type_identity_t<T> value, F handler = {}) {
   return detail::SendCase<T, F>{channel.core(), std::move(value), std::move(handler)};
 }
-// At most one of these two in a select.
+// At most one of these two per select().
 template <class F = detail::DoNothing>
 [[nodiscard]] auto after(std::chrono::nanoseconds limit, F handler = {}) {
   return detail::TimeoutCase<F>{limit, std::move(handler)};

@@ -1,4 +1,4 @@
-// The states of a task and of a nursery, why something was cancelled, and which changes are legal.
+// The states of a task and of a nursery, the reasons for a cancellation, and the legal transitions.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 namespace rota::fiber {
 
 enum class TaskState : std::uint8_t {
-  kNew,              // Being made; nobody else has seen it.
+  kNew,              // Being created; not visible to others.
   kReady,            // Queued.
-  kRunning,          // On a worker.
-  kBlocked,          // Waits for something; its stack is parked.
+  kRunning,          // On a thread worker.
+  kBlocked,          // Waits; its stack is parked.
   kBudgetExhausted,  // Waits for a recharge.
-  kCancelling,       // Asked to end, and has not yet. Reported, never stored: see observed_state().
+  kCancelling,       // Asked to end, and has not ended. Reported, never stored: see observed_state().
   kCompleting,       // The function has returned; the result is being stored.
-  kCompleted,        // Terminal: a result.
+  kCompleted,        // Terminal: it has a result.
   kCancelled,        // Terminal: ended by cancellation.
   kFailed,           // Terminal: ended by an exception or by a stack overflow.
 };
@@ -22,14 +22,14 @@ inline constexpr int kTaskStateCount = 10;
 
 constexpr bool is_terminal(TaskState state) { return state >= TaskState::kCompleted; }
 
-// The table of F-1: may a task go from `from` to `to`? Nothing leaves a terminal state.
+// The table of F-1: may a task go from `from` to `to`? Terminal states are final.
 constexpr bool legal_transition(TaskState from, TaskState to) {
   using S = TaskState;
   switch (from) {
     case S::kNew:
       return to == S::kReady;
     case S::kReady:
-      return to == S::kRunning || to == S::kCancelled;  // Cancelled: one still queued ends without running.
+      return to == S::kRunning || to == S::kCancelled;  // Cancelled: a queued task ends without running.
     case S::kRunning:
       return to == S::kReady /* yield */ || to == S::kBlocked || to == S::kBudgetExhausted || to == S::kCompleting ||
              to == S::kCancelled || to == S::kFailed;
@@ -52,9 +52,9 @@ enum class NurseryState : std::uint8_t { kOpen, kClosing, kCancelling, kClosed, 
 
 enum class CancelReason : std::uint8_t {
   kNone,
-  kExplicit,  // Somebody called cancel().
+  kExplicit,  // cancel() was called.
   kTimeout,   // A deadline passed.
-  kParent,    // Something around it was cancelled.
+  kParent,    // A surrounding scope or task was cancelled.
   kFailure,   // A sibling failed, or the nursery's body threw.
 };
 

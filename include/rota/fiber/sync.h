@@ -1,18 +1,17 @@
-// Mutex, Semaphore, Event, WaitGroup: what tasks wait for besides values (F-25). Waiting parks the task, never the
-// thread.
+// Mutex, Semaphore, Event, WaitGroup: synchronisation between tasks (F-25). Waiting parks the task, never the thread.
 //
-// All serve those who wait in their order. What a wait was for is handed over by whoever ends it: a mutex that is
-// unlocked while somebody waits is locked again at once, by the first in line. This costs a switch for each hand-over
-// when many compete for it, and in return nobody starves, nobody is woken in vain, and the order is the same each time
-// in deterministic mode. Keep what a mutex protects short; for throughput under contention, use a Channel.
+// All of them serve waiters first in, first out, and hand over directly: unlocking a mutex for which a task waits locks
+// it again at once for the first waiter. Under contention this costs a switch per hand-over; in return no task starves,
+// no task is woken in vain, and in deterministic mode the order is always the same. Keep critical sections short; for
+// throughput under contention use a Channel.
 //
-// Each wait is a cancellation point when it has to wait: it throws Cancelled, and the caller has got nothing. One that
-// need not wait goes through even in a cancelled task, so that cleaning up works. A wait needs a task around it; what
-// does not wait may be called from any thread, except for a mutex, whose owner is a task.
+// A call that has to wait is a cancellation point: it throws Cancelled, and the caller has acquired nothing. A call
+// that need not wait succeeds even in a cancelled task, so that cleanup works. A wait needs a task; calls that do not
+// wait may be made from any thread, except for a mutex, whose owner is a task.
 //
-// An object may be destroyed as soon as the waits that it ended have returned, even while set(), done() or unlock()
-// has not yet; destroying one that somebody waits for is a bug, and asserted. Misuse throws FiberError with code
-// FailedPrecondition and changes nothing.
+// An object may be destroyed as soon as the waits that it ended have returned, even if set(), done() or unlock() has
+// not returned yet. Destroying an object for which a task waits is a bug and asserted. Misuse throws FiberError with
+// code FailedPrecondition and changes nothing.
 #pragma once
 
 #include <chrono>
@@ -25,7 +24,7 @@
 namespace rota::fiber {
 
 // Mutual exclusion between tasks. Works with std::lock_guard, std::unique_lock and std::scoped_lock. Not recursive: a
-// second lock() by its owner is misuse, and so is unlock() by anybody else.
+// second lock() by its owner is misuse, and so is unlock() by another task.
 class Mutex {
  public:
   Mutex() = default;
@@ -35,7 +34,7 @@ class Mutex {
 
   void lock();
   [[nodiscard]] bool try_lock();
-  // False if it was not to be had within `limit`.
+  // False if it could not be locked within `limit`.
   [[nodiscard]] bool try_lock_for(std::chrono::nanoseconds limit);
   void unlock();
 
@@ -44,10 +43,10 @@ class Mutex {
 
   detail::SpinLock guard_;
   detail::WaitQueue waiting_;  // Invariant: empty while owner_ is 0.
-  std::uint64_t owner_ = 0;    // The id of the task that has it, or 0.
+  std::uint64_t owner_ = 0;    // The id of the owning task, or 0.
 };
 
-// A number of permits.
+// A counter of permits.
 class Semaphore {
  public:
   static constexpr std::uint64_t kNoMaximum = UINT64_MAX;
@@ -60,9 +59,9 @@ class Semaphore {
   void acquire();
   [[nodiscard]] bool try_acquire();
   [[nodiscard]] bool try_acquire_for(std::chrono::nanoseconds limit);
-  // Misuse, if there would be more than the maximum.
+  // Misuse if there would be more than the maximum.
   void release(std::uint64_t permits = 1);
-  // How many there are just now.
+  // The number of permits at this moment.
   [[nodiscard]] std::uint64_t available() const;
 
  private:
@@ -74,7 +73,7 @@ class Semaphore {
   const std::uint64_t maximum_;
 };
 
-// Something that has happened, or not. Whoever waits goes on when it has; it stays so until reset().
+// A flag that tasks wait for. It stays set until reset().
 class Event {
  public:
   explicit Event(bool set = false) : set_(set) {}
@@ -82,12 +81,12 @@ class Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
 
-  // All who wait now go on, even if it is reset before they run.
+  // Wakes all tasks that wait now, even if it is reset before they run.
   void set();
   void reset();
   [[nodiscard]] bool is_set() const;
   void wait();
-  // Cancelled comes back instead of being thrown: for many who wait at the same event to be cancelled together.
+  // Returns Cancelled instead of throwing it: cheaper if many waiting tasks are cancelled together.
   Result<void> wait(std::nothrow_t);
   [[nodiscard]] bool wait_for(std::chrono::nanoseconds limit);
 
@@ -99,7 +98,7 @@ class Event {
   bool set_;
 };
 
-// Counts what is still to be done; whoever waits goes on when it is nothing. May be used again from there.
+// Counts pending work; waiters continue when it reaches 0. It may then be used again.
 class WaitGroup {
  public:
   explicit WaitGroup(std::uint64_t count = 0) : count_(count) {}
@@ -107,9 +106,9 @@ class WaitGroup {
   WaitGroup(const WaitGroup&) = delete;
   WaitGroup& operator=(const WaitGroup&) = delete;
 
-  // Misuse, if the number does not fit.
+  // Misuse if the count overflows.
   void add(std::uint64_t count = 1);
-  // Misuse, if there is not as much to be done.
+  // Misuse if the count is smaller.
   void done(std::uint64_t count = 1);
   [[nodiscard]] std::uint64_t count() const;
   void wait();

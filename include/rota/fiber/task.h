@@ -1,8 +1,8 @@
 // Task<T>: the handle of a spawned task (F-2).
 //
 // A handle is move-only and belongs to one fiber at a time, like std::future; cancel(), id(), state() and
-// is_completed() may be called from anywhere while it lives. Dropping a handle does not end the task: its nursery owns
-// it. Waiting parks the calling fiber, never the thread; outside the runtime it blocks the thread.
+// is_completed() may be called from any thread while it lives. Dropping a handle does not end the task: its nursery
+// owns it. Waiting parks the calling fiber, never the thread; outside the runtime it blocks the thread.
 #pragma once
 
 #include <chrono>
@@ -21,49 +21,49 @@ namespace rota::fiber {
 
 namespace detail {
 
-// The result comes before the closure, so that a handle finds it without knowing the closure's type.
+// The result comes before the closure, so a handle finds it without knowing the closure's type.
 template <class T>
-struct ResultRecord : Record {
+struct ResultRecord : TaskRecord {
   static_assert(std::is_void_v<T> || alignof(std::conditional_t<std::is_void_v<T>, char, T>) <= 16,
                 "a task's result is aligned to 16 bytes at most; return a pointer to it instead");
   union {
     std::conditional_t<std::is_void_v<T>, char, T> value;
     std::exception_ptr error;
   };
-  ResultRecord(void (*function)(Record*, Action), std::uint8_t size, std::uint8_t bits)
-      : Record(function, size, bits) {}
-  ~ResultRecord() {}  // NOLINT(modernize-use-equals-default): a union's members start dead and end dead.
+  ResultRecord(void (*function)(TaskRecord*, Action), std::uint8_t size, std::uint8_t bits)
+      : TaskRecord(function, size, bits) {}
+  ~ResultRecord() {}  // NOLINT(modernize-use-equals-default): union members are destroyed explicitly.
 };
 
-// Stores the exception in flight as the task's outcome.
-[[gnu::cold]] void capture_exception(Record* record, std::exception_ptr* slot);
-// The exception that stands for the record's outcome when nothing was stored (cancelled in the queue, overflow).
-[[noreturn]] [[gnu::cold]] void throw_outcome(Record* record, std::exception_ptr* slot);
+// Stores the current exception as the task's outcome.
+[[gnu::cold]] void capture_exception(TaskRecord* record, std::exception_ptr* slot);
+// Throws the exception for a record without a stored one (cancelled in the queue, stack overflow), or the stored one.
+[[noreturn]] [[gnu::cold]] void throw_outcome(TaskRecord* record, std::exception_ptr* slot);
 
-// The current task is cancelled: throws Cancelled, or BudgetExhausted if that is why.
+// Called in a cancelled task: throws Cancelled, or BudgetExhausted if that was the reason.
 [[noreturn]] void throw_cancelled();
 
-// Waits until `record` is terminal. False when the time ran out. Throws Cancelled if the waiter is cancelled.
-bool join_slow(Record* record, const std::chrono::nanoseconds* timeout);
-// Runs a task that is not plain: cancelled, sampled, traced, metered. Finishes it, too.
-void run_in_place_slow(Worker* worker, Record* record);
-// The rest of a task's end, when it is not plain: failed, cancelled, registered, shared with somebody.
-void finish_task(Worker* worker, Record* record);
-void await_canceller(Record* record);
-void cancel_task(Record* record, CancelReason reason);
-void drop_handle(Record* record);
+// Waits until `record` is terminal. False if the time ran out. Throws Cancelled if the waiter is cancelled.
+bool join_slow(TaskRecord* record, const std::chrono::nanoseconds* timeout);
+// Runs and finishes a task that needs the slow path: cancelled, sampled, traced or metered.
+void run_in_place_slow(ThreadWorker* worker, TaskRecord* record);
+// Finishes a task that needs the slow path: failed, cancelled, registered, or shared with a waiter.
+void finish_task(ThreadWorker* worker, TaskRecord* record);
+void await_canceller(TaskRecord* record);
+void cancel_task(TaskRecord* record, CancelReason reason);
+void drop_handle(TaskRecord* record);
 // join() and free_record() for metered code.
-void join_called(Record* record);
-void free_called(Record* record);
+void join_called(TaskRecord* record);
+void free_called(TaskRecord* record);
 void throw_no_task();
-[[nodiscard]] TaskState observed_state(const Record* record);
+[[nodiscard]] TaskState observed_state(const TaskRecord* record);
 
-// Calls a task, just popped by its nursery's owner, on top of the current stack. True: it ended plainly, has left its
-// nursery, and its record is the caller's. False: it was not plain, and has been finished to the end (its record may be
-// gone if it is detached). `worker` is the current one on return.
-[[gnu::always_inline]] inline bool call_in_place(Worker*& worker, Record* record) {
+// Calls a task that its nursery's owner has just popped, on top of the current stack. True: it took the fast path, has
+// left its nursery, and the caller owns its record. False: it took the slow path and is completely finished (its record
+// may be gone if it is detached). `worker` is the current thread worker on return.
+[[gnu::always_inline]] inline bool call_in_place(ThreadWorker*& worker, TaskRecord* record) {
   constexpr std::uint8_t kUnusual =
-      Record::kFlagFailed | Record::kFlagCancelled | Record::kFlagOverflow | Record::kFlagNeverRan;
+      TaskRecord::kFlagFailed | TaskRecord::kFlagCancelled | TaskRecord::kFlagOverflow | TaskRecord::kFlagNeverRan;
   if (cancelled_before_run(worker, record) || (worker->hooks & ~kHookMeter) != 0 || !record->plain_entry())
       [[unlikely]] {
     run_in_place_slow(worker, record);
@@ -71,7 +71,7 @@ void throw_no_task();
     return false;
   }
   Fiber* fiber = worker->fiber;
-  Record* outer = fiber->task;
+  TaskRecord* outer = fiber->task;
   fiber->task = record;
   set_state(record, TaskState::kRunning);
   record->act(record, Action::kRun);
@@ -89,8 +89,8 @@ void throw_no_task();
   return true;
 }
 
-// The end of a plain task whose handle the caller holds: nobody else can be waiting for it.
-[[gnu::always_inline]] inline void settle_in_place(Record* record) {
+// Finishes a fast-path task whose handle the caller holds: nobody else can be waiting for it.
+[[gnu::always_inline]] inline void settle_in_place(TaskRecord* record) {
   set_state(record, TaskState::kCompleted);
   light_fence();  // Partner: cancel_task()'s heavy_fence(): it sees the terminal state, or this sees its mark.
   if (record->cancel.load(std::memory_order_relaxed) != 0) [[unlikely]] {
@@ -98,25 +98,25 @@ void throw_no_task();
   }
 }
 
-// Has the task ended, so that its record is the handle's alone? (The terminal state is published a moment earlier.)
-inline bool is_terminal_now(const Record* record) {
-  return record->join.load(std::memory_order_acquire) == kJoinDone;  // Partner: the release of whoever finished it.
+// True if the task has ended and only the handle uses its record. (The terminal state is published a little earlier.)
+inline bool is_terminal_now(const TaskRecord* record) {
+  return record->join.load(std::memory_order_acquire) == kJoinDone;  // Partner: finish_join()'s release.
 }
 
-// Is there room on this stack to call another task?
+// True if there is room on this stack to call another task.
 [[gnu::always_inline]] inline bool stack_left(const Fiber* fiber) {
 #if defined(__x86_64__)
   std::byte* here;
-  asm("movq %%rsp, %0" : "=r"(here));  // Not the frame's address: that would cost a frame pointer.
+  asm("movq %%rsp, %0" : "=r"(here));  // Not the frame's address, which would cost a frame pointer.
 #else
   auto* here = static_cast<std::byte*>(__builtin_frame_address(0));
 #endif
   return here > fiber->floor;
 }
 
-// Takes `record` out of this worker's deque if it is the newest there and may be called on this stack: only a child of
-// the innermost scope of this very fiber, which is waited for anyway; whatever cancels this wait cancels it as well.
-[[gnu::always_inline]] inline bool take_for_join(Worker* worker, Record* record) {
+// Pops `record` from the deque of this thread worker if it is the newest there and may be called on this stack: only a
+// child of the innermost scope of this fiber, which is waited for anyway; cancelling this wait cancels the child, too.
+[[gnu::always_inline]] inline bool take_for_join(ThreadWorker* worker, TaskRecord* record) {
   if (worker == nullptr || worker->fiber->scope != record->nursery || !stack_left(worker->fiber) ||
       (worker->hooks & kHookDeterministic) != 0) [[unlikely]] {
     return false;
@@ -125,10 +125,10 @@ inline bool is_terminal_now(const Record* record) {
 }
 
 // Waits until `record` has ended. Throws Cancelled if the waiter is cancelled.
-inline void join(Record* record) {
+inline void join(TaskRecord* record) {
   if (is_terminal_now(record)) return;
   if constexpr (ROTA_METERED) return join_called(record);
-  Worker* worker = current_worker();
+  ThreadWorker* worker = current_worker();
   if (!take_for_join(worker, record)) {
     join_slow(record, nullptr);
   } else if (call_in_place(worker, record)) {
@@ -138,17 +138,17 @@ inline void join(Record* record) {
 }
 
 template <class F, class T>
-struct TaskRecord : ResultRecord<T> {
+struct ClosureRecord : ResultRecord<T> {
   union {
     F closure;
   };
   template <class G>
-  TaskRecord(G&& f, std::uint8_t bits)
-      : ResultRecord<T>(&perform, size_class_of(sizeof(TaskRecord)), bits), closure(std::forward<G>(f)) {}
-  ~TaskRecord() {}  // NOLINT(modernize-use-equals-default)
+  ClosureRecord(G&& f, std::uint8_t bits)
+      : ResultRecord<T>(&perform, size_class_of(sizeof(ClosureRecord)), bits), closure(std::forward<G>(f)) {}
+  ~ClosureRecord() {}  // NOLINT(modernize-use-equals-default)
 
-  static void perform(Record* base, Action action) {
-    auto* self = static_cast<TaskRecord*>(base);
+  static void perform(TaskRecord* base, Action action) {
+    auto* self = static_cast<ClosureRecord*>(base);
     if (action == Action::kRun) {
       try {
         if constexpr (std::is_void_v<T>) {
@@ -164,10 +164,10 @@ struct TaskRecord : ResultRecord<T> {
     } else if (action == Action::kDropClosure) {
       self->closure.~F();
     } else {
-      if (self->flags & (Record::kFlagFailed | Record::kFlagCancelled)) {
+      if (self->flags & (TaskRecord::kFlagFailed | TaskRecord::kFlagCancelled)) {
         self->error.~exception_ptr();
       } else if constexpr (!std::is_void_v<T>) {
-        if (!(self->flags & (Record::kFlagOverflow | Record::kFlagNeverRan))) self->value.~T();
+        if (!(self->flags & (TaskRecord::kFlagOverflow | TaskRecord::kFlagNeverRan))) self->value.~T();
       }
     }
   }
@@ -193,8 +193,8 @@ class [[nodiscard]] Task {
       detail::drop_handle(record_);
   }
 
-  // Waits, then returns the result or rethrows what the task threw; Cancelled if the task, or the caller while it
-  // waited, was cancelled. Uses the handle up: a second get() throws FailedPrecondition.
+  // Waits, then returns the result or rethrows the task's exception; throws Cancelled if the task, or the caller while
+  // it waited, was cancelled. Consumes the handle: a second get() throws FailedPrecondition.
   [[gnu::always_inline]] T get() {
     using namespace detail;
     ResultRecord<T>* record = record_;
@@ -205,7 +205,7 @@ class [[nodiscard]] Task {
       join(record);
       return take();
     } else {
-      Worker* worker = current_worker();
+      ThreadWorker* worker = current_worker();
       if (take_for_join(worker, record)) [[likely]] {
         record_ = nullptr;
         if (call_in_place(worker, record)) [[likely]] {
@@ -225,20 +225,20 @@ class [[nodiscard]] Task {
     }
   }
 
-  // Waits until the task has ended, whatever its end. Throws only Cancelled, when the caller is.
+  // Waits until the task has ended in any way. Throws only Cancelled, if the caller is cancelled.
   void wait() {
     if (record_ == nullptr) [[unlikely]]
       detail::throw_no_task();
     detail::join(record_);
   }
-  // False when the task has not ended within `duration`.
+  // False if the task has not ended within `duration`.
   [[nodiscard]] bool wait_for(std::chrono::nanoseconds duration) {
     if (record_ == nullptr) [[unlikely]]
       detail::throw_no_task();
     return detail::is_terminal_now(record_) || detail::join_slow(record_, &duration);
   }
 
-  // The result if the task has ended, as get() would give it; nothing (false for void) if it has not. Never blocks.
+  // The result if the task has ended, like get(); nothing (false for void) if it has not. Never blocks.
   auto poll()
       -> std::conditional_t<std::is_void_v<T>, bool, std::optional<std::conditional_t<std::is_void_v<T>, int, T>>> {
     if (record_ == nullptr) [[unlikely]]
@@ -252,7 +252,7 @@ class [[nodiscard]] Task {
     }
   }
 
-  // Asks the task to end. Idempotent; nothing happens once it is terminal.
+  // Asks the task to end. Idempotent; no effect once it is terminal.
   void cancel() const {
     if (record_ != nullptr) detail::cancel_task(record_, CancelReason::kExplicit);
   }
@@ -262,9 +262,9 @@ class [[nodiscard]] Task {
   }
   // Unique within a runtime; 0 for an empty handle.
   [[nodiscard]] std::uint64_t id() const { return record_ == nullptr ? 0 : record_->id; }
-  // For the runtime.
-  detail::Record* record() const { return record_; }
-  // False once get() or poll() has taken the result, or for a handle that was moved from.
+  // For other parts of the runtime.
+  detail::TaskRecord* record() const { return record_; }
+  // False once get() or poll() has taken the result, and for a moved-from handle.
   [[nodiscard]] bool valid() const { return record_ != nullptr; }
 
  private:
@@ -286,7 +286,7 @@ class [[nodiscard]] Task {
       return value;
     }
   }
-  static void release(detail::Record* record) {
+  static void release(detail::TaskRecord* record) {
     if constexpr (ROTA_METERED) return detail::free_called(record);
     detail::free_record(detail::current_worker(), record);
   }

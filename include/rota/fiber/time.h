@@ -11,15 +11,15 @@ namespace rota::fiber {
 void yield_slow();
 
 namespace detail {
-void push_yielded(Worker* worker, void* fiber);
+void push_yielded(ThreadWorker* worker, void* fiber);
 }
 
-// Lets another ready task run; this one goes to the end of the worker's queue. Returns at once if there is none.
+// Lets another ready task run; this one goes to the end of its thread worker's queue. Returns at once if there is none.
 [[gnu::always_inline]] inline void yield() {
   using namespace detail;
   if constexpr (ROTA_METERED) return yield_slow();
-  Worker* worker = current_worker();
-  // Every 64th time, and whenever something is watched, the long way round: it looks at the shared queues, too.
+  ThreadWorker* worker = current_worker();
+  // Every 64th call, and whenever a hook is active, takes the slow path, which also checks the shared queues.
   if (worker == nullptr || (worker->hooks & ~kHookMeter) != 0 || (++worker->tick & 63) == 0) [[unlikely]]
     return yield_slow();
   const Item item = worker->solo ? worker->deque.take_top<true>() : worker->deque.take_top<false>();
@@ -29,7 +29,7 @@ void push_yielded(Worker* worker, void* fiber);
     return yield_slow();
   }
   Fiber* self = worker->fiber;
-  Record* task = self->task;
+  TaskRecord* task = self->task;
   set_state(task, TaskState::kReady);
   worker->after = push_yielded;
   worker->after_argument = self;
@@ -39,7 +39,7 @@ void push_yielded(Worker* worker, void* fiber);
 
 // Cancelled if the task is cancelled meanwhile. Outside the runtime the thread sleeps.
 Result<void> sleep_for(std::chrono::nanoseconds duration);
-// Until the runtime's clock (now()) reaches `time`.
+// Sleeps until the runtime's clock (now()) reaches `time`.
 Result<void> sleep_until(std::chrono::nanoseconds time);
 // The runtime's clock: monotonic; virtual in deterministic mode.
 [[nodiscard]] std::chrono::nanoseconds now();

@@ -1,4 +1,4 @@
-// How a scheduler is made, and the environment variables that say so (G-10).
+// The configuration of a scheduler, and the environment variables that change it (G-10).
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ using graph::ResourceDemand;
 using graph::RetryPolicy;
 using graph::TaskState;
 
-// What went wrong with a task or a command: a stable code, a sentence, details. A Result<T> of this library is a
+// The error of a task or a command: a stable code, a sentence, details. A Result<T> of this library is a
 // Result<T, TaskError>.
 using TaskError = Error;
 
@@ -31,27 +31,28 @@ enum class SchedulerKind : std::uint8_t {
   kSimple,      // One stage at a time, on one thread.
 };
 
-// Where warnings go. May be called from any thread; must not call the scheduler.
+// Receives warnings. log() may be called from any thread and must not call the scheduler.
 class ILogger {
  public:
   enum class Level : std::uint8_t { kInfo, kWarning, kError };
   virtual ~ILogger();
   virtual void log(Level level, std::string_view message) = 0;
 };
-// The process's own log.
+// Writes to the process's own log.
 [[nodiscard]] std::shared_ptr<ILogger> default_logger();
 
 struct SchedulerConfig {
-  SchedulerKind kind = SchedulerKind::kThreadPool;  // For create_scheduler(); the other factories know.
-  std::uint32_t workers = 0;                        // 0: one a core. At most 1024.
-  // cpu_slots_hard 0 here, and only here: as many as there are workers.
+  SchedulerKind kind = SchedulerKind::kThreadPool;  // For create_scheduler(); the other factories ignore it.
+  std::uint32_t workers = 0;                        // 0: one per core. At most 1024.
+  // cpu_slots_hard may be 0 here (and only here): as many slots as there are workers.
   ResourceBudget budget{.cpu_slots_hard = 0, .ram_mb_soft = 0, .vram_mb_soft = 0};
   AgingPolicy aging{};
   PausePolicy pause{};
-  // Keeps that many of the latest runs of tasks, for write_trace(); the oldest goes first. 0: no trace. At most 2^24.
+  // How many of the latest runs of tasks to keep for write_trace(); the oldest is dropped first. 0: no trace. At most
+  // 2^24.
   std::size_t trace_slices = 0;
 
-  // The same with defaults filled in, or a sentence that says what is wrong.
+  // This configuration with defaults filled in, or an error that says which value is wrong.
   [[nodiscard]] Result<SchedulerConfig> checked() const;
 };
 
@@ -59,13 +60,13 @@ struct SchedulerConfig {
 struct EnvironmentRow {
   std::string_view name;
   std::string_view meaning;
-  std::uint64_t lowest, highest;  // Of a number; 0, 0 for STV_SCHEDULER.
+  std::uint64_t lowest, highest;  // Range of a number; 0, 0 for STV_SCHEDULER.
 };
 // All of them, in the order of the documentation.
 [[nodiscard]] std::span<const EnvironmentRow> environment_rows();
 
-// `base`, changed by what the STV_* variables say. A value that cannot be understood or is out of range is warned about
-// and changes nothing. `lookup` is std::getenv unless given.
+// Returns `base` with the values of the STV_* variables applied. A value that cannot be parsed or is out of range
+// causes a warning and changes nothing. `lookup` is std::getenv by default.
 using EnvironmentLookup = std::function<const char*(const char* name)>;
 [[nodiscard]] SchedulerConfig config_from_environment(SchedulerConfig base, ILogger& logger,
                                                       const EnvironmentLookup& lookup = {});

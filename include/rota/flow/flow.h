@@ -1,24 +1,24 @@
-// Flow: a graph of functions, in a few lines.
+// Flow: a graph of functions that runs in this process.
 //
 //   Flow flow;
 //   auto story = flow.task([] { return write_story(); });
-//   auto images = flow.task([](const Story& s) { return draw(s); }, story);      // gets what story returned
+//   auto images = flow.task([](const Story& s) { return draw(s); }, story);      // receives the result of `story`
 //   auto sound = flow.task([](const Story& s) { return speak(s); }, story);
 //   auto film = flow.task([](const Images& i, const Sound& s) { return cut(i, s); }, images, sound);
 //   auto clean = flow.task([] { remove_files(); });
-//   film.precede(clean);                                                         // order without a value
+//   film.precede(clean);                                                         // an order without a value
 //   Result<void> end = flow.run();
 //   if (end.ok()) show(film.result());
 //
-// A task that throws fails alone with its descendants, which are not run; the others are. run() returns the first
-// failure. Tasks run as fibers of a runtime: one that waits parks its fiber, not a thread. A flow may be run any number
-// of times.
+// If a task throws, its descendants are not run and the other tasks are; run() returns the first failure. Tasks run as
+// fibers of a runtime: a task that waits parks its fiber, not a thread. A flow may be run any number of times.
 //
-// As long as no task has a priority or a demand, tasks go straight from their last predecessor to a worker's deque, and
-// the first successor that becomes ready is run in place. With either, graph::ReadyOrder decides, under a lock.
+// As long as no task has a priority or a demand, a task goes directly from its last predecessor to the deque of a
+// thread worker, and the first successor that becomes ready runs in place. Otherwise graph::ReadyOrder decides, under a
+// lock.
 //
-// Thread safety: none; but while it runs, tasks may read the results of their predecessors. A handle is valid as long
-// as its flow, which must not be moved.
+// Thread safety: none, except that tasks of a running flow may read the results of their predecessors. A handle is
+// valid as long as its flow, which must not be moved.
 #pragma once
 
 #include <cstddef>
@@ -54,7 +54,7 @@ struct Drawing;
 
 enum class NodeAction : std::uint8_t { kRun, kDropResult, kDestroy };
 
-// A node is made in the flow's arena: this, what its function returned, and the function.
+// A node in the flow's arena consists of this, the result of its function, and the function.
 struct FlowNode {
   void (*act)(FlowNode*, NodeAction);
 };
@@ -110,18 +110,18 @@ class FlowTask {
  public:
   FlowTask() = default;
 
-  // The others wait for this one; this one waits for the others. A cycle is found by prepare() or run().
+  // The other tasks wait for this one; this one waits for the others. prepare() or run() reports a cycle.
   template <class... U>
   FlowTask precede(FlowTask<U>... others) const;
   template <class... U>
   FlowTask succeed(FlowTask<U>... others) const;
-  // For messages and pictures.
+  // The name shown in messages and pictures.
   FlowTask name(std::string_view name) const;
-  // Any of these takes the whole flow off the fast path.
+  // Setting either of these takes the whole flow off the fast path.
   FlowTask priority(std::int32_t priority) const;
   FlowTask demand(const ResourceDemand& demand) const;
 
-  // What the latest run of it returned. REQUIRES: it has succeeded.
+  // The result of its latest run. REQUIRES: that run succeeded.
   [[nodiscard]] const std::conditional_t<std::is_void_v<T>, char, T>& result() const
     requires(!std::is_void_v<T>)
   {
@@ -153,7 +153,7 @@ class Flow {
   Flow(const Flow&) = delete;
   Flow& operator=(const Flow&) = delete;
 
-  // A task that calls f(results of `inputs`...), after they have succeeded.
+  // Adds a task that calls f(results of `inputs`...) after the inputs have succeeded.
   template <class F, class... Inputs>
   auto task(F&& f, FlowTask<Inputs>... inputs)
       -> FlowTask<std::decay_t<std::invoke_result_t<std::decay_t<F>&, const Inputs&...>>> {
@@ -162,7 +162,7 @@ class Flow {
     auto* node =
         ::new (allocate(sizeof(Node), alignof(Node))) Node(std::decay_t<F>(std::forward<F>(f)), inputs.node_...);
     node->act = &Node::perform;
-    // What needs no destructor is not visited at the end.
+    // A node without destructors to run is not visited at the end.
     if constexpr (!std::is_trivially_destructible_v<std::decay_t<F>> ||
                   !(std::is_void_v<T> || std::is_trivially_destructible_v<T>)) {
       to_destroy_ = true;
@@ -177,31 +177,33 @@ class Flow {
 
   [[nodiscard]] std::size_t size() const { return nodes_.size(); }
 
-  // For flows with priorities or demands. Before prepare(). 0 CPU slots: as many as the runtime has workers.
+  // For flows with priorities or demands; call it before prepare(). 0 CPU slots: as many as the runtime has thread
+  // workers.
   void limits(const ResourceBudget& budget, const AgingPolicy& aging = {});
-  // Lays the graph out and checks it; run() does so if it was not done. InvalidArgument for a cycle.
+  // Prepares the graph for running and checks it; run() does this if necessary. InvalidArgument for a cycle.
   Result<void> prepare();
 
-  // Runs every task once and waits for the end. On a runtime of its own, made at the first run, or on the given one,
-  // from a thread or from a task of it. The first failure, with the task's name as the detail `task`; Cancelled if the
-  // caller is; Capacity, and nothing has run, if a demand could never be met.
+  // Runs every task once and waits for the end: on a runtime of the flow's own, created at the first run, or on the
+  // given one, called from a thread or from a task of it. Returns the first failure, with the task's name as the detail
+  // `task`; Cancelled if the calling task is cancelled; Capacity, without running anything, if a demand can never be
+  // met.
   Result<void> run();
   Result<void> run(fiber::Runtime& runtime);
 
-  // Of the latest run that was not cancelled.
+  // Counts of the latest run that was not cancelled.
   struct Counts {
     std::uint64_t succeeded = 0, failed = 0, skipped = 0;
   };
   [[nodiscard]] const Counts& counts() const { return counts_; }
-  // From the next run on each task's time is kept; without it a run does not look at the clock.
+  // Records each task's times from the next run on. Without it, a run does not read the clock.
   void record(bool on = true) { record_ = on; }
-  // What the latest run that was recorded says. A slice a task, for ui.perfetto.dev and chrome://tracing, as
-  // IScheduler::write_trace() does; FailedPrecondition if there was no such run, IoError.
+  // Writes the latest recorded run, one slice per task, for ui.perfetto.dev and chrome://tracing, like
+  // IScheduler::write_trace(). FailedPrecondition if no run was recorded; IoError.
   Result<void> write_trace(std::ostream& out) const;
-  // The names of the tasks on the critical path (see rota/flow/picture.h); empty if there was no such run.
+  // The names of the tasks on the critical path (rota/flow/picture.h); empty if no run was recorded.
   [[nodiscard]] std::vector<std::string> critical_path() const;
-  // The graph as text: for Graphviz, and for Markdown pages; after a run that was recorded with times and the critical
-  // path marked.
+  // The graph as text for Graphviz and for Markdown pages. After a recorded run it contains times and marks the
+  // critical path.
   [[nodiscard]] std::string graphviz() const;
   [[nodiscard]] std::string mermaid() const;
 
@@ -218,12 +220,12 @@ class Flow {
     ResourceDemand demand{};
   };
 
-  struct Recorded {  // Of one task; with a negative begin it did not run.
+  struct Recorded {  // Per task; `begin` is negative if the task did not run.
     std::int64_t begin_ns = -1, end_ns = -1;
     std::uint32_t worker = 0;
     bool succeeded = false;
   };
-  // Of a run that was recorded, or null.
+  // The record of a task, or null if no run was recorded.
   [[nodiscard]] const Recorded* recorded(std::uint32_t index) const {
     return index < recorded_.size() ? &recorded_[index] : nullptr;
   }
@@ -248,21 +250,21 @@ class Flow {
 
   std::vector<detail::FlowNode*> nodes_;
   std::vector<Edge> edges_;
-  std::uintptr_t free_ = 0, end_ = 0;  // Of the arena's newest block.
+  std::uintptr_t free_ = 0, end_ = 0;  // The free part of the arena's newest block.
   std::vector<std::unique_ptr<std::byte[]>> blocks_;
   bool to_destroy_ = false, has_results_ = false;
   std::map<std::uint32_t, std::string> names_;
-  std::vector<Attributes> attributes_;  // Empty while no task has any.
+  std::vector<Attributes> attributes_;  // Empty as long as no task has any.
   ResourceBudget budget_{.cpu_slots_hard = 0, .ram_mb_soft = 0, .vram_mb_soft = 0};
   AgingPolicy aging_{};
 
-  // What prepare() makes: the successors of i are targets_[starts_[i]] to targets_[starts_[i + 1]].
+  // Built by prepare(): the successors of i are targets_[starts_[i]] to targets_[starts_[i + 1]].
   bool prepared_ = false;
   std::vector<std::uint32_t> starts_, targets_, waits_;
   std::unique_ptr<fiber::Runtime> runtime_;
   Counts counts_;
   bool record_ = false;
-  std::vector<Recorded> recorded_;  // By task; empty if no run was recorded.
+  std::vector<Recorded> recorded_;  // Per task; empty if no run was recorded.
   std::uint32_t recorded_workers_ = 0;
 };
 

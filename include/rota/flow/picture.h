@@ -1,11 +1,11 @@
-// Pictures of a run: the graph with each task's time, and the critical path marked, from what report() says.
+// Draws a run: the graph with each task's time and the critical path, from the tasks that report() returns.
 //
 //   scheduler->wait_all();
 //   std::ofstream("run.dot") << graphviz(scheduler->report());     // or engine.wait(id)->tasks
 //
-// The critical path is the chain of dependencies whose run times have the longest sum: no number of workers makes the
-// run shorter than it. Tasks that did not run are not on it. Dependencies on tasks that are not in the report are left
-// out.
+// The critical path is the chain of dependencies with the longest sum of run times: with any number of workers the run
+// takes at least that long. Tasks that did not run are not part of it. Dependencies on tasks that are not in the report
+// are ignored.
 //
 // Thread safety: functions without state.
 #pragma once
@@ -18,10 +18,10 @@
 
 namespace rota::flow {
 
-// For Graphviz, and for Markdown pages.
+// Text for Graphviz, and for Markdown pages.
 [[nodiscard]] std::string graphviz(std::span<const TaskInfo> run);
 [[nodiscard]] std::string mermaid(std::span<const TaskInfo> run);
-// The ids of the tasks on it, from the first to the last.
+// The ids of the tasks on the critical path, from first to last.
 [[nodiscard]] std::vector<std::string> critical_path(std::span<const TaskInfo> run);
 
 }  // namespace rota::flow

@@ -1,4 +1,4 @@
-// A line that shows how far a workflow has come: for terminals; elsewhere one line every tenth.
+// Shows the progress of a workflow: one updated line on a terminal; elsewhere one line per 10 %.
 #pragma once
 
 #include <cstdio>
@@ -8,16 +8,16 @@
 
 namespace rota::flow {
 
-// Thread safety: the observer may be called from any thread, one at a time, as WorkflowEngine does.
+// Thread safety: the observer may be called from any thread, one call at a time, as WorkflowEngine does.
 class ProgressDisplay {
  public:
-  // `out` outlives this.
+  // `out` must outlive the display.
   explicit ProgressDisplay(std::FILE* out);
   ~ProgressDisplay();
   ProgressDisplay(const ProgressDisplay&) = delete;
   ProgressDisplay& operator=(const ProgressDisplay&) = delete;
 
-  // For the engine. It may outlive the display, and then shows nothing.
+  // The observer for the engine. It may outlive the display, and then shows nothing.
   [[nodiscard]] WorkflowEngine::OnProgress observer();
   // Ends the line.
   void finish();

@@ -1,10 +1,10 @@
-// A stage: what a task does; and its context: what it gets and gives.
+// Stage: the function of a task. StageContext: its inputs, outputs and checkpoints.
 //
 //   scheduler->submit({.task_id = "speech", .deps = {"story"}}, [](StageContext& context) -> Result<void> {
 //     ROTA_TRY_ASSIGN(const std::string* text, context.input<std::string>("text"));
 //     for (int i = 0; i < 10; ++i) {
 //       say_part(*text, i);
-//       context.progress(0.1 * (i + 1));      // A checkpoint: may be paused here, and is cancelled here.
+//       context.progress(0.1 * (i + 1));      // A checkpoint: a pause or cancellation takes effect here.
 //     }
 //     context.output("wave", Wave{...});
 //     return {};
@@ -32,8 +32,7 @@ class Core;
 struct Entry;
 }  // namespace detail
 
-// Thread safety: belongs to the stage's own task; cancel_token() and is_cancelled() may be used from tasks that it
-// starts.
+// Thread safety: used by the stage's own task; cancel_token() and is_cancelled() also by tasks that the stage starts.
 class StageContext {
  public:
   StageContext(detail::Core& core, detail::Entry& entry, std::uint32_t attempt,
@@ -43,27 +42,27 @@ class StageContext {
 
   [[nodiscard]] std::string_view task_id() const;
   [[nodiscard]] std::string_view trace_id() const;
-  // Which run of the stage this is, from 1 on.
+  // The number of this run of the stage, from 1.
   [[nodiscard]] std::uint32_t attempt() const { return attempt_; }
 
-  // What the direct predecessors gave, merged; of equal names the one counts whose task stands later in `deps`.
+  // The outputs of the direct predecessors, merged; for equal names, the task that comes later in `deps` wins.
   [[nodiscard]] const Values& inputs();
   template <class T>
   [[nodiscard]] Result<const T*> input(std::string_view name) {
     return inputs().template get<T>(name);
   }
-  // Hands `value` on to the direct successors, once this stage has succeeded.
+  // Passes `value` to the direct successors, once this stage has succeeded.
   template <class T>
   void output(std::string_view name, T&& value) {
     outputs_.set(name, std::forward<T>(value));
   }
 
-  // Says how far the stage has come, from 0 to 1. This is the checkpoint: if the task is to be paused, it stops here,
-  // giving its thread and its slots away, until it is resumed; if it is to be cancelled, this throws fiber::Cancelled.
+  // Reports progress, from 0 to 1. This is a checkpoint: if a pause is requested, the stage stops here, and gives its
+  // thread and slots away, until it is resumed; if it is cancelled, this throws fiber::Cancelled.
   void progress(double fraction, std::string_view note = {});
-  // A checkpoint without news.
+  // A checkpoint without a progress report.
   void checkpoint();
-  // Cancelled when the task is. In the thread pool whatever the stage waits for as a fiber ends with Cancelled, too.
+  // Cancelled together with the task. In the thread pool, the waits of the stage's fiber end with Cancelled as well.
   [[nodiscard]] fiber::CancelToken cancel_token();
   [[nodiscard]] bool is_cancelled() const;
 
@@ -78,8 +77,8 @@ class StageContext {
   Values outputs_;
 };
 
-// Anything that can be called with a StageContext& and returns a Result<void> or nothing. An exception is a failure,
-// like an error that is returned. May be called again after a failure (retry), so that it must be copyable.
+// A callable that takes a StageContext& and returns Result<void> or void. An exception counts as a failure, like a
+// returned error. It may be called again after a failure (retry), so it must be copyable.
 class Stage {
  public:
   Stage() = default;
@@ -90,7 +89,7 @@ class Stage {
     using R = std::invoke_result_t<std::decay_t<F>&, StageContext&>;
     static_assert(std::is_void_v<R> || std::is_same_v<R, Result<void>>, "a stage returns void or Result<void>");
     if constexpr (std::is_pointer_v<std::remove_cvref_t<F>> || requires { f.operator bool(); }) {
-      if (!static_cast<bool>(f)) return;  // An empty std::function is no stage.
+      if (!static_cast<bool>(f)) return;  // An empty std::function gives an empty Stage.
     }
     if constexpr (std::is_void_v<R>) {
       call_ = [f = std::forward<F>(f)](StageContext& context) mutable -> Result<void> {

@@ -1,4 +1,4 @@
-// Values that stages hand on: any copyable or movable type, by name, shared and never changed after they were given.
+// Values that stages pass on: of any copyable or movable type, by name, shared, and immutable once they are set.
 #pragma once
 
 #include <map>
@@ -23,12 +23,12 @@ class Value {
       : data_(std::make_shared<const std::decay_t<T>>(std::forward<T>(value))), type_(&typeid(std::decay_t<T>)) {}
 
   [[nodiscard]] bool has_value() const { return type_ != nullptr; }
-  // The value if it is a T, exactly, or null.
+  // The value if its type is exactly T, otherwise null.
   template <class T>
   [[nodiscard]] const T* get_if() const {
     return type_ != nullptr && *type_ == typeid(T) ? static_cast<const T*>(data_.get()) : nullptr;
   }
-  // For messages.
+  // The type's name, for messages.
   [[nodiscard]] std::string type_name() const { return type_ == nullptr ? "nothing" : type_name_of(*type_); }
   [[nodiscard]] static std::string type_name_of(const std::type_info& type);
 
@@ -50,8 +50,8 @@ class Values {
       values_.insert_or_assign(std::string(name), Value(std::forward<T>(value)));
     }
   }
-  // NotFound, with the names that there are; InvalidArgument, if it is of another type. Points into the value, which
-  // lives as long as this does.
+  // Errors: NotFound, with the existing names; InvalidArgument if the value has another type. The pointer is valid as
+  // long as this object.
   template <class T>
   [[nodiscard]] Result<const T*> get(std::string_view name) const {
     const auto at = values_.find(name);
@@ -61,7 +61,7 @@ class Values {
   }
   [[nodiscard]] bool has(std::string_view name) const { return values_.contains(name); }
   [[nodiscard]] std::size_t size() const { return values_.size(); }
-  // Takes over what `other` has and this has not.
+  // Adds the values of `other` whose names this object does not have.
   void merge_from(const Values& other) { values_.insert(other.values_.begin(), other.values_.end()); }
   [[nodiscard]] auto begin() const { return values_.begin(); }
   [[nodiscard]] auto end() const { return values_.end(); }

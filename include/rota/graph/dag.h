@@ -1,16 +1,16 @@
-// Dag: who waits for whom.
+// Dag: the dependency graph of tasks.
 //
-// Tasks get dense TaskRefs in the order of their coming. The graph never has a cycle: the tasks stand in a topological
-// order, and whatever would contradict every such order is refused, with the cycle in the message. A task that comes
-// with its predecessors goes to the end of the order, which costs nothing; an edge between tasks that stand in the
-// wrong order moves only the tasks between the two (Pearce and Kelly's algorithm).
+// Each task gets a dense TaskRef, in the order of arrival. The graph never contains a cycle: the tasks are kept in a
+// topological order, and a call that would make every such order impossible is refused; its message names the cycle. A
+// task that arrives together with its predecessors goes to the end of the order at no cost; an edge that contradicts
+// the current order moves only the tasks between its two ends (Pearce and Kelly's algorithm).
 //
 // A refused call changes nothing.
 //
 // Invariants (check_invariants()):
 //   (1) order_ and by_order_ are inverse permutations of the tasks
 //   (2) each edge goes from a lower to a higher place in the order
-// An edge that is given twice is there twice, on both sides; whoever counts edges down counts it twice.
+// An edge that is added twice is stored twice, on both sides; code that counts edges down counts it twice.
 //
 // Thread safety: none.
 #pragma once
@@ -39,24 +39,26 @@ class Dag {
  public:
   struct NewTask {
     std::string_view name{};                    // Unique, or empty.
-    std::span<const std::string_view> needs{};  // Predecessors by name: there already, or among those that come along.
+    std::span<const std::string_view> needs{};  // Predecessors by name: existing tasks, or tasks of the same call.
   };
 
-  // Adds one task behind tasks that are there. AlreadyExists, NotFound (a predecessor), InvalidArgument (itself).
+  // Adds one task whose predecessors exist. Errors: AlreadyExists, NotFound (a predecessor), InvalidArgument (it needs
+  // itself).
   Result<TaskRef> add(const NewTask& task);
-  // A task without a name. REQUIRES: the predecessors exist.
+  // Adds a task without a name. REQUIRES: the predecessors exist.
   TaskRef add(std::span<const TaskRef> needs);
-  // Adds all of them, in any order, or none. Returns the first; the others follow it. InvalidArgument names a cycle.
+  // Adds all tasks, given in any order, or none. Returns the first; the others follow it. InvalidArgument names a
+  // cycle.
   Result<TaskRef> add_all(std::span<const NewTask> tasks);
-  // `to` waits for `from`, too. InvalidArgument if `from` waits for `to` already.
+  // Makes `to` wait for `from` as well. InvalidArgument if `from` already waits for `to`.
   Result<void> link(TaskRef from, TaskRef to);
-  // Takes back every task from number `size` on. REQUIRES: link() was not called since they came.
+  // Removes every task from number `size` on. REQUIRES: link() was not called since they were added.
   void truncate(std::uint32_t size);
 
-  // None if there is no such task.
+  // Returns none() if there is no such task.
   [[nodiscard]] TaskRef find(std::string_view name) const;
   [[nodiscard]] std::string_view name(TaskRef task) const { return names_.at(task.value() - 1); }
-  // The name in quotes, or "task 7": for messages.
+  // The name in quotes, or "task 7", for messages.
   [[nodiscard]] std::string label(TaskRef task) const;
   [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(nodes_.size()); }
   [[nodiscard]] bool has(TaskRef task) const { return !task.is_none() && task.value() <= size(); }
@@ -96,11 +98,11 @@ class Dag {
     const Edge* edges_;
     std::uint32_t first_;
   };
-  // Direct successors and predecessors, the latest edge first. Valid until the graph changes.
+  // Direct successors and predecessors, latest edge first. Valid until the graph changes.
   [[nodiscard]] Neighbours<true> children(TaskRef task) const { return {edges_.data(), node(task).first_child}; }
   [[nodiscard]] Neighbours<false> parents(TaskRef task) const { return {edges_.data(), node(task).first_parent}; }
   [[nodiscard]] std::uint32_t parent_count(TaskRef task) const { return node(task).parents; }
-  // Its place in a topological order, from 0 on; link() may change it.
+  // The task's position in a topological order, from 0; link() may change it.
   [[nodiscard]] std::uint32_t order(TaskRef task) const { return order_[task.value() - 1]; }
 
   void check_invariants() const;
@@ -126,7 +128,7 @@ class Dag {
   std::vector<Node> nodes_;
   std::vector<Edge> edges_;
   std::vector<std::uint32_t> order_, by_order_;
-  // For searches: the number of the search that last came by, and from where.
+  // For each task: the number of the last search that visited it, and the task from which it was reached.
   std::vector<std::uint32_t> seen_, from_;
   std::uint32_t stamp_ = 0;
 };

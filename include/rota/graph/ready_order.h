@@ -1,26 +1,26 @@
-// ReadyOrder: which ready task runs next, and who holds which resources (G-4, G-5).
+// ReadyOrder: decides which ready task runs next and counts the resources that running tasks hold (G-4, G-5).
 //
-// The rule, exactly. Of the ready tasks that fit the resources now, the one with the highest effective priority
+// The rule: among the ready tasks that fit the free resources, choose the one with the highest effective priority
 //     base + floor((now - ready_since) in ms / interval_ms) * boost,
-// then the earliest ready_since, then the first by name (by number, where tasks have no names). But the oldest ready
-// task (earliest ready_since, then first made ready) gets a reservation 3 intervals after it became the oldest: from
-// then on nothing else starts before it. What runs at that time ends, and when nothing runs, every task fits. So no
-// task waits longer, once it is the oldest, than 3 intervals and the longest running task; and at most one task in
-// 3 intervals overtakes the order by it, so that priorities still mean something under a long queue.
+// then the earliest ready_since, then the first by name (by number, where tasks have no names). Exception: the oldest
+// ready task (earliest ready_since, then first made ready) gets a reservation 3 intervals after it became the oldest;
+// from then on nothing else starts before it. The tasks that run at that time end, and when nothing runs, every task
+// fits. Therefore a task waits, once it is the oldest, at most 3 intervals plus the longest running task; and
+// reservations let at most one task per 3 intervals overtake the priorities, which still count under a long queue.
 //
-// How, without looking at every ready task:
-//   - Tasks of one base priority and one demand form a class. Inside a class the order is by ready_since and name,
-//     whatever the time: a heap. Only the heads of the classes compete.
-//   - An effective priority changes when an interval is full. The classes of one demand are the leaves of a tournament
-//     tree whose nodes know their winner and when the first effective priority below them changes; a choice replays
-//     only what has changed by then.
-//   - Demands that do not fit are passed over as a whole.
-// A choice costs O(demands + log tasks), amortised over at most one O(classes) replay an interval.
+// How this works without a scan of all ready tasks:
+//   - Tasks with the same base priority and the same demand form a class. Inside a class the order by ready_since and
+//     name does not depend on the time, so a class is a heap, and only the heads of the classes compete.
+//   - An effective priority changes when an interval is complete. The classes of one demand are the leaves of a
+//     tournament tree. Each node stores its winner and the time at which an effective priority below it next changes;
+//     a choice replays only the parts that have changed by then.
+//   - A demand that does not fit is skipped with all its classes.
+// A choice costs O(demands + log tasks), amortised over at most one O(classes) replay per interval.
 //
-// Removed tasks stay in heap and queue until they come up, or until they are more than those that are alive.
+// A removed task stays in heap and queue until it reaches the front, or until removed tasks outnumber the others.
 //
-// Invariants (check_invariants()): the sum of the demands of picked tasks is what is held; a class's head is alive.
-// Thread safety: none.
+// Invariants (check_invariants()): held() is the sum of the demands of picked tasks; the head of a class is not
+// removed. Thread safety: none.
 #pragma once
 
 #include <cstddef>
@@ -40,26 +40,26 @@ class ReadyOrder {
  public:
   static constexpr std::int64_t kReservationIntervals = 3;
 
-  // `names` breaks the last ties, and may be null; it outlives this. REQUIRES: check() of both.
+  // `names` breaks the last ties; it may be null, and must outlive this object. REQUIRES: both pass check().
   ReadyOrder(const ResourceBudget& budget, const AgingPolicy& aging, const Dag* names);
 
-  // Says what `task` is like. Must come before its first push(); may come again while it is not ready.
-  // REQUIRES: check(demand, budget).
+  // Sets the task's priority and demand. Must be called before its first push(), and may be called again while the task
+  // is not ready. REQUIRES: check(demand, budget).
   void declare(TaskRef task, std::int32_t priority, const ResourceDemand& demand);
-  // The task waits for its turn from now on. REQUIRES: declared, not ready.
-  // All times that are given, here and below, never go back; an earlier one is taken for the latest.
+  // The task is ready from `now` on. REQUIRES: declared, not ready.
+  // Times passed here and below never decrease; a smaller one counts as the latest one.
   void push(TaskRef task, Moment now);
-  // It does so no more. REQUIRES: ready.
+  // The task is not ready any more. REQUIRES: ready.
   void remove(TaskRef task, Moment now);
-  // Changes the base priority of a ready task, which keeps its ready_since, or of another.
+  // Changes the base priority. A ready task keeps its ready_since.
   void set_priority(TaskRef task, std::int32_t priority);
-  // Takes the next task out, with its resources; none if none may start now.
+  // Removes the next task and takes its resources; returns none() if no task may start now.
   TaskRef pick(Moment now);
-  // Gives back what pick() took for it.
+  // Returns the resources that pick() took for the task.
   void release(TaskRef task);
 
-  // While nothing is pushed or released, time alone makes nothing startable that was not: who has picked until there is
-  // none need not ask again by a timer.
+  // As long as nothing is pushed or released, the passage of time does not make another task startable: a caller that
+  // picked until nothing was left needs no timer.
   [[nodiscard]] bool is_ready(TaskRef task) const { return entry(task).ready; }
   [[nodiscard]] Moment ready_since(TaskRef task) const { return entry(task).since; }
   [[nodiscard]] std::int32_t priority(TaskRef task) const { return classes_[entry(task).klass].priority; }
@@ -70,10 +70,10 @@ class ReadyOrder {
   [[nodiscard]] std::size_t size() const { return live_; }
   [[nodiscard]] const ResourcesHeld& held() const { return held_; }
   [[nodiscard]] const ResourceBudget& budget() const { return budget_; }
-  // The task that nothing may overtake now, or none.
+  // The task that nothing may overtake now, or none().
   [[nodiscard]] TaskRef reserved(Moment now);
 
-  // How often a choice passed a demand over for want of CPU slots, and of memory.
+  // How often a choice skipped a demand because CPU slots, or memory, were missing.
   struct Hits {
     std::uint64_t cpu = 0;
     std::uint64_t memory = 0;
@@ -85,36 +85,36 @@ class ReadyOrder {
  private:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
-  struct Entry {  // One a task.
+  struct Entry {  // One per task.
     Moment since;
-    std::uint64_t tie = 0;  // The first bytes of the name, or the number: orders most ties by itself.
+    std::uint64_t tie = 0;  // The first bytes of the name, or the number: decides most ties.
     std::uint32_t klass = kNone;
-    std::uint32_t stamp = 0;  // Which Waiting of the class is the valid one.
-    std::uint32_t turn = 0;   // Which Turn of the queue is the valid one.
+    std::uint32_t stamp = 0;  // Identifies the valid Waiting in the class's heap.
+    std::uint32_t turn = 0;   // Identifies the valid Turn in the queue.
     bool ready = false;
   };
-  struct Waiting {  // In a class's heap.
+  struct Waiting {  // An entry of a class's heap.
     Moment since;
     std::uint64_t tie;
     std::uint32_t task;
     std::uint32_t stamp;
   };
-  struct Turn {  // In the queue of all ready tasks, by ready_since.
+  struct Turn {  // An entry of the queue of all ready tasks, ordered by ready_since.
     std::uint32_t task;
     std::uint32_t turn;
   };
   struct Class {
     std::int32_t priority;
     std::uint32_t demand;
-    std::uint32_t leaf;      // In its demand's tree.
-    std::uint32_t dead = 0;  // Entries of the heap that were removed.
+    std::uint32_t leaf;      // Index in its demand's tree.
+    std::uint32_t dead = 0;  // Removed entries that are still in the heap.
     std::vector<Waiting> heap{};
-    // Of the head, as of the latest replay:
+    // Effective priority of the head, as of the latest replay.
     std::int64_t effective = 0;
   };
   struct Node {
     std::uint32_t winner = kNone;      // A class.
-    Moment changes = Moment::never();  // When the first effective priority below changes.
+    Moment changes = Moment::never();  // When the next effective priority below changes.
   };
   struct Demand {
     ResourceDemand demand;
@@ -150,7 +150,7 @@ class ReadyOrder {
   std::map<ResourceDemand, std::uint32_t> demand_index_;
   std::map<std::pair<std::uint32_t, std::int32_t>, std::uint32_t> class_index_;
   std::deque<Turn> queue_;
-  std::uint32_t oldest_ = kNone;  // The task at the front of the queue, and since when it is there.
+  std::uint32_t oldest_ = kNone;  // The task at the front of the queue; oldest_from_ says since when.
   std::uint32_t oldest_turn_ = 0;
   Moment oldest_from_;
   std::size_t live_ = 0;
@@ -159,7 +159,7 @@ class ReadyOrder {
   Hits hits_;
 };
 
-// base + floor(wait / interval) * boost, at the ends of the range where it would overflow.
+// base + floor(wait / interval) * boost, clamped to the range of the type.
 [[nodiscard]] std::int64_t aged_priority(std::int32_t base, std::int64_t wait_ns, std::int64_t interval_ns,
                                          std::int64_t boost);
 

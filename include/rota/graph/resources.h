@@ -1,4 +1,4 @@
-// What a task needs, what there is, and how waiting raises a priority.
+// Resource demands and budgets of tasks, and how waiting raises a priority.
 #pragma once
 
 #include <compare>
@@ -25,20 +25,20 @@ struct ResourceBudget {
 // effective priority = base + floor(wait_ms / interval_ms) * boost.
 struct AgingPolicy {
   std::uint32_t interval_ms = 1000;  // > 0.
-  std::uint32_t boost = 1;           // 0: waiting raises nothing.
+  std::uint32_t boost = 1;           // 0 turns aging off.
   friend constexpr auto operator<=>(const AgingPolicy&, const AgingPolicy&) = default;
 };
 
-// More than any machine has; keeps sums of millions of demands far from overflow.
+// An upper bound on any memory size, far above real machines; keeps sums of millions of demands from overflowing.
 inline constexpr std::uint64_t kMemoryMbMax = std::uint64_t{1} << 40;
 
-// InvalidArgument with a sentence, or nothing.
+// Returns InvalidArgument with the reason if the values are not usable.
 Result<void> check(const ResourceBudget& budget);
 Result<void> check(const AgingPolicy& aging);
-// The same for what a task asks for; Capacity if it could never run, because the CPU slots are a hard limit.
+// The same for a task's demand; Capacity if the task could never run, because the CPU slots are a hard limit.
 Result<void> check(const ResourceDemand& demand, const ResourceBudget& budget);
 
-// What is held of each resource. Thread safety: none.
+// Counts how much of each resource is held. Thread safety: none.
 //
 // Invariants: cpu_slots <= the hard limit; tasks == 0 implies that nothing is held.
 struct ResourcesHeld {
@@ -48,7 +48,7 @@ struct ResourcesHeld {
   std::uint64_t vram_mb = 0;
 
   enum class Fit : std::uint8_t { kFits, kNoCpu, kNoMemory };
-  // RAM and VRAM are soft: while nothing else runs, a task may have more than there is, or it would wait for ever.
+  // RAM and VRAM are soft: a task that runs alone may exceed them, because otherwise it would wait forever.
   [[nodiscard]] constexpr Fit fit(const ResourceDemand& demand, const ResourceBudget& budget) const {
     if (demand.cpu_slots > budget.cpu_slots_hard - cpu_slots) return Fit::kNoCpu;
     if (tasks == 0) return Fit::kFits;
@@ -65,7 +65,7 @@ struct ResourcesHeld {
     ram_mb += demand.ram_mb;
     vram_mb += demand.vram_mb;
   }
-  // REQUIRES: a take(demand) that was not given back.
+  // REQUIRES: an unreleased take(demand).
   constexpr void give_back(const ResourceDemand& demand) {
     tasks -= 1;
     cpu_slots -= demand.cpu_slots;

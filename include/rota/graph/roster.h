@@ -1,20 +1,21 @@
-// Roster: the whole life of the tasks of a graph, as a state machine without threads, clock or bodies.
+// Roster: the life cycle of all tasks of a graph, as a state machine without threads, clock or task bodies.
 //
-// Commands come in (submit, pause, resume, cancel, retry), reports come in (a body ended, came to a checkpoint, time
-// has passed), and what came of them goes out: a list of changes, and a list of bodies that must be told to stop.
-// Whoever owns the roster runs the bodies: takes tasks with pick(), and reports with finish() and checkpoint().
+// Input: commands (submit, pause, resume, cancel, retry) and reports (a body ended, reached a checkpoint, time passed).
+// Output: a list of state changes and a list of bodies that must be told to stop. The owner of the roster runs the
+// bodies: it takes tasks with pick() and reports with finish() and checkpoint().
 //
 //   submit ─► Queued ──last predecessor succeeded──► Ready ──pick()──► Running ──finish()──► Succeeded
 //               ▲                                                       │   └──────────────► Failed, or Cancelled
 //               └──────────── retry, after its backoff ─────────────────┘
 //   and from Queued, Ready and (at a checkpoint) Running to Paused and back.
 //
-// What a task waits for is one counter, `unmet`: its predecessors that have not succeeded, and one more during a
-// backoff. It goes down whatever state the task is in, so that a paused one resumes to where it would be by then (G-3).
+// `unmet` counts what a task waits for: its predecessors that have not succeeded, plus one during a backoff. It is
+// decremented in every state of the task, so a paused task resumes to the state that it would have reached by then
+// (G-3).
 //
-// A body that was started has ended before its task is terminal. So a task that is cancelled while its body runs, or
-// is parked at a checkpoint, is Running until the body has unwound; its descendants are cancelled at once. From the
-// cancel on the task ends as Cancelled, whatever the body says.
+// A body that was started ends before its task becomes terminal. Therefore a task that is cancelled while its body
+// runs, or is parked at a checkpoint, stays Running until the body has unwound; its descendants are cancelled at once.
+// After the cancel the task ends as Cancelled, whatever the body returns.
 //
 // Invariants (check_invariants()):
 //   (1) Queued implies unmet > 0; Ready and Running (never paused) imply unmet == 0
@@ -43,14 +44,14 @@
 namespace rota::graph {
 
 struct RetryPolicy {
-  std::uint32_t max_attempts = 1;         // Runs altogether. > 0.
-  std::uint32_t backoff_ms = 0;           // Before the second run; doubles from run to run,
-  std::uint32_t backoff_max_ms = 60'000;  // up to this.
+  std::uint32_t max_attempts = 1;         // Number of runs, including the first. > 0.
+  std::uint32_t backoff_ms = 0;           // Before the second run; doubles before each further run,
+  std::uint32_t backoff_max_ms = 60'000;  // up to this limit.
   friend constexpr auto operator<=>(const RetryPolicy&, const RetryPolicy&) = default;
 };
 
 struct PausePolicy {
-  std::uint32_t timeout_ms = 30'000;  // A running task that comes to no checkpoint within this is cancelled.
+  std::uint32_t timeout_ms = 30'000;  // A running task that reaches no checkpoint within this time is cancelled.
   friend constexpr auto operator<=>(const PausePolicy&, const PausePolicy&) = default;
 };
 
@@ -68,12 +69,12 @@ struct RosterConfig {
   PausePolicy pause{};
 };
 
-// Why a task is Cancelled, or shall be.
+// Why a task is Cancelled, or is being cancelled.
 enum class CancelCause : std::uint8_t {
   kNone,
-  kRequest,       // Somebody cancelled it.
-  kDependency,    // What it waits for failed or was cancelled; root() says which.
-  kPauseTimeout,  // It came to no checkpoint in time.
+  kRequest,       // cancel() was called.
+  kDependency,    // A predecessor failed or was cancelled; root() says which.
+  kPauseTimeout,  // It reached no checkpoint in time.
 };
 std::string_view to_string(CancelCause cause);
 
@@ -89,63 +90,64 @@ class Roster {
   Roster(const Roster&) = delete;
   Roster& operator=(const Roster&) = delete;
 
-  // ---- commands. A refused one changes nothing.
-  // InvalidArgument, AlreadyExists, NotFound (a predecessor), Capacity. Behind a task that has failed or was cancelled
-  // the new one is Cancelled at once.
+  // ---- Commands. A refused command changes nothing.
+  // Errors: InvalidArgument, AlreadyExists, NotFound (a predecessor), Capacity. A task with a predecessor that failed
+  // or was cancelled is Cancelled at once.
   Result<TaskRef> submit(const TaskSpec& task, Moment now);
-  // All, in any order among themselves, or none. Returns the first; the others follow it.
+  // Submits all tasks, given in any order, or none. Returns the first; the others follow it.
   Result<TaskRef> submit_all(std::span<const TaskSpec> tasks, Moment now);
 
   enum class Pausing : std::uint8_t {
-    kDone,     // It is Paused.
-    kPending,  // It is Running, and will be Paused at its next checkpoint, or cancelled at the timeout.
+    kDone,     // The task is Paused.
+    kPending,  // The task is Running; it will be Paused at its next checkpoint, or cancelled at the timeout.
   };
-  // FailedPrecondition if it is terminal or is to be cancelled.
+  // FailedPrecondition if the task is terminal or is being cancelled.
   Result<Pausing> pause(TaskRef task, Moment now);
-  // Also takes back a pause that is pending. FailedPrecondition if there is neither.
+  // Also withdraws a pending pause. FailedPrecondition if the task is neither paused nor about to be.
   Result<void> resume(TaskRef task, Moment now);
-  // Ok also if it is cancelled already. FailedPrecondition if it has succeeded or failed.
+  // Succeeds also if the task is already cancelled. FailedPrecondition if it has succeeded or failed.
   Result<void> cancel(TaskRef task, Moment now);
-  // Failed to Queued: one more attempt, at once, and with it those that were cancelled because of it alone.
+  // Failed to Queued, without a backoff: one more attempt. Tasks that were cancelled only because of it are queued,
+  // too.
   Result<void> retry(TaskRef task, Moment now);
   void set_priority(TaskRef task, std::int32_t priority);
 
-  // ---- reports
+  // ---- Reports
   struct Picked {
-    TaskRef task;          // Running now; none: nothing may start until something ends, comes or is resumed.
-    bool goes_on = false;  // Its body is parked at a checkpoint and goes on; otherwise it starts.
+    TaskRef task;          // Running now. None: no task may start until one ends, is submitted or is resumed.
+    bool resumes = false;  // The body is parked at a checkpoint and continues; otherwise it starts.
     explicit operator bool() const { return !task.is_none(); }
   };
-  // The next task to run.
+  // Chooses the next task to run.
   Picked pick(Moment now);
-  // Its body has ended. REQUIRES: Running.
+  // The task's body has ended. REQUIRES: Running.
   void finish(TaskRef task, bool success, Moment now);
   enum class Checkpoint : std::uint8_t {
-    kGoOn,
-    kPark,  // It is Paused now. The body stops here until pick() gives the task again or it is told to stop.
-    kStop,  // It is to be cancelled: unwind, and report with finish().
+    kContinue,
+    kPark,  // The task is Paused. The body waits here until pick() returns the task again or it is told to stop.
+    kStop,  // The task is being cancelled: unwind, and report with finish().
   };
   // REQUIRES: Running.
   Checkpoint checkpoint(TaskRef task);
-  // Does what is due by now: ends backoffs, and cancels what did not pause in time. Call again at next_due().
+  // Ends the backoffs that are over and cancels tasks that did not pause in time. Call again at next_due().
   void advance(Moment now);
-  // Nothing is due before this; never() if nothing will be.
+  // Nothing is due before this time; never() if nothing is pending.
   [[nodiscard]] Moment next_due() const;
 
-  // ---- what came of it, in order. Whoever owns the roster clears it after each call, or it grows.
+  // ---- Effects, in order. The owner must clear them after each call; otherwise they accumulate.
   [[nodiscard]] std::span<const Change> changes() const { return changes_; }
-  // Bodies that run, or are parked, and must be told to stop. One that was parked is Running now, without resources.
+  // Bodies that run or are parked and must be told to stop. A parked one is Running now, without resources.
   [[nodiscard]] std::span<const TaskRef> stops() const { return stops_; }
   void clear_effects() {
     changes_.clear();
     stops_.clear();
   }
 
-  // ---- looking
+  // ---- Queries
   [[nodiscard]] const Dag& dag() const { return dag_; }
   [[nodiscard]] const ReadyOrder& order() const { return order_; }
   [[nodiscard]] TaskState state(TaskRef task) const { return at(task).state; }
-  // Where a Paused task was; nothing for another.
+  // The state in which a Paused task was paused; nothing for other tasks.
   [[nodiscard]] std::optional<TaskState> paused_from(TaskRef task) const;
   [[nodiscard]] bool pause_pending(TaskRef task) const { return at(task).pause_pending; }
   // A body was started and has not ended.
@@ -154,7 +156,7 @@ class Roster {
   [[nodiscard]] std::uint32_t unmet(TaskRef task) const { return at(task).unmet; }
   [[nodiscard]] std::uint32_t attempts(TaskRef task) const { return at(task).attempts; }
   [[nodiscard]] CancelCause cause(TaskRef task) const { return at(task).cause; }
-  // The task that failed or was cancelled first, on whose account this one is Cancelled; itself if it was the first.
+  // The task whose failure or cancellation caused this one to be Cancelled; the task itself if it was the first.
   [[nodiscard]] TaskRef root(TaskRef task) const { return at(task).root; }
   [[nodiscard]] std::uint32_t count(TaskState state) const { return counts_[static_cast<std::size_t>(state)]; }
   // Tasks that are not terminal.
@@ -166,23 +168,24 @@ class Roster {
   struct Task {
     std::uint32_t unmet = 0;
     std::uint32_t attempts = 0;    // Runs that were started.
-    std::uint32_t tries_left = 0;  // Until a failure is final.
-    std::uint32_t timer = 0;       // Which of its timers is valid.
+    std::uint32_t tries_left = 0;  // Runs that are left before a failure is final.
+    std::uint32_t timer = 0;       // Identifies its valid timer.
     TaskRef root{};
     TaskState state = TaskState::kQueued;
     CancelCause cause = CancelCause::kNone;
     bool started = false;   // A body was started and has not ended.
-    bool stopping = false;  // It is to be cancelled as soon as its body has ended.
+    bool stopping = false;  // It will be Cancelled as soon as its body has ended.
     bool pause_pending = false;
-    bool holds = false;    // Resources.
-    bool backoff = false;  // One of `unmet`.
+    bool holds = false;    // It holds resources.
+    bool backoff = false;  // A backoff counts in `unmet`.
     RetryPolicy retry{};
   };
   struct Timer {
     Moment due;
     std::uint32_t task;
     std::uint32_t timer;
-    friend constexpr bool operator<(const Timer& a, const Timer& b) {  // A heap's top is the latest: the first due.
+    // The top of the heap is the timer that is due first.
+    friend constexpr bool operator<(const Timer& a, const Timer& b) {
       return a.due != b.due ? a.due > b.due : a.task > b.task;
     }
   };
@@ -206,11 +209,11 @@ class Roster {
   Dag dag_;
   ReadyOrder order_;
   std::vector<Task> tasks_;
-  std::vector<Timer> timers_;  // A heap; timers that are no longer valid go when they come up.
+  std::vector<Timer> timers_;  // A heap; invalid timers are dropped when they reach the top.
   std::array<std::uint32_t, kTaskStateCount> counts_{};
   std::vector<Change> changes_;
   std::vector<TaskRef> stops_;
-  std::vector<TaskRef> stack_;  // Of cascade(), kept for its memory.
+  std::vector<TaskRef> stack_;  // Used by cascade(); a member so that its memory is reused.
 };
 
 }  // namespace rota::graph

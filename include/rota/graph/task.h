@@ -1,7 +1,7 @@
-// What a task of a graph is called, which states it has, and which changes of state are legal.
+// How a task of a graph is identified, its states, and the legal transitions between them.
 //
-// A task has a name, given by a person, and a TaskRef: a dense number given by its Dag, from 1 on, so that everything
-// about tasks is kept in arrays.
+// A task has a name, chosen by the user, and a TaskRef: a dense number from 1 on, assigned by its Dag, so that
+// everything about tasks is kept in arrays.
 #pragma once
 
 #include <compare>
@@ -16,11 +16,11 @@ namespace rota::graph {
 struct TaskRefTag {};
 using TaskRef = Id<TaskRefTag, std::uint32_t>;
 
-// A point on whatever time line the caller has. Nothing in this room reads a clock: time comes with each call.
+// A point on the caller's time line. Nothing in this room reads a clock: the time is an argument of each call.
 struct Moment {
   std::int64_t ns = 0;
   friend constexpr auto operator<=>(Moment, Moment) = default;
-  // The far future, where adding would overflow. REQUIRES: duration_ns >= 0.
+  // The sum, or never() where it would overflow. REQUIRES: duration_ns >= 0.
   [[nodiscard]] constexpr Moment after(std::int64_t duration_ns) const {
     return ns > std::numeric_limits<std::int64_t>::max() - duration_ns ? never() : Moment{ns + duration_ns};
   }
@@ -30,9 +30,9 @@ inline constexpr std::int64_t kNsPerMs = 1'000'000;
 
 enum class TaskState : std::uint8_t {
   kQueued,     // Waits for predecessors, or for the end of a retry's backoff.
-  kReady,      // Waits for its turn and its slots.
+  kReady,      // Waits until it is chosen and its resources are free.
   kRunning,    // Its body runs.
-  kPaused,     // Put aside until somebody resumes it; `paused_from` says where it was.
+  kPaused,     // Set aside until it is resumed; `paused_from` is the state before.
   kSucceeded,  // Terminal.
   kFailed,     // Terminal, unless it is retried.
   kCancelled,  // Terminal, unless it was cancelled because of a predecessor and that one is retried.
@@ -42,29 +42,27 @@ inline constexpr int kTaskStateCount = 7;
 constexpr bool is_terminal(TaskState state) { return state >= TaskState::kSucceeded; }
 
 namespace detail {
-// One row a state: the states that it may go to. This is the only table of it; everything that changes a state asserts
-// against it.
+// One row per state: the states that may follow it. Every change of state is asserted against this table.
 constexpr std::uint8_t bits(std::initializer_list<TaskState> states) {
   std::uint8_t set = 0;
   for (const TaskState state : states) set = static_cast<std::uint8_t>(set | 1U << static_cast<unsigned>(state));
   return set;
 }
 inline constexpr std::uint8_t kLegal[kTaskStateCount] = {
-    // Queued: the last predecessor ended; put aside; cancelled, or a predecessor did not succeed.
+    // Queued: the last predecessor succeeded; paused; cancelled, or a predecessor did not succeed.
     bits({TaskState::kReady, TaskState::kPaused, TaskState::kCancelled}),
-    // Ready: its turn came.
+    // Ready: chosen to run; paused; cancelled.
     bits({TaskState::kRunning, TaskState::kPaused, TaskState::kCancelled}),
-    // Running: its body ended in one of three ways, or came to a checkpoint after a pause was asked for; or it was
-    // taken
-    // back, to be run again: its machine is gone, its attempt failed and another is allowed (only fleet/ does that).
+    // Running: the body ended in one of three ways, or reached a checkpoint after a pause was requested; or the task is
+    // queued again because its machine was lost or its attempt failed and another is allowed (only fleet/ does that).
     bits({TaskState::kQueued, TaskState::kPaused, TaskState::kSucceeded, TaskState::kFailed, TaskState::kCancelled}),
-    // Paused: resumed; or cancelled. One whose body had started goes on running, to unwind, before it is cancelled.
+    // Paused: resumed, or cancelled. If its body had started, the task runs again to unwind before it is Cancelled.
     bits({TaskState::kQueued, TaskState::kReady, TaskState::kRunning, TaskState::kCancelled}),
-    // Succeeded: nothing leaves it.
+    // Succeeded: final.
     bits({}),
     // Failed: retried.
     bits({TaskState::kQueued}),
-    // Cancelled: the predecessor that was the cause is retried.
+    // Cancelled: the predecessor that caused it is retried.
     bits({TaskState::kQueued}),
 };
 }  // namespace detail

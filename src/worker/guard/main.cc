@@ -1,23 +1,23 @@
-// The guard: a small process that starts commands for a worker, and outlives it just long enough to kill them.
+// The guard: a small process that starts programs for a worker, and outlives the worker just long enough to kill them.
 //
-//   rota-guard WORKER_PID RUN     descriptor 3 is the socket to the worker (guard_protocol.h); RUN is in all names
+//   rota-guard WORKER_PID RUN     descriptor 3 is the socket to the worker (guard_protocol.h); RUN names this guard
 //
-// Why a process of its own. A worker that is killed with KILL cannot clean up, so somebody else must. The guard is the
-// parent of every command and a subreaper, so that whatever a command starts, however often it forks and wherever it
-// moves with setsid(), remains a descendant of the guard; and it is small, so that starting a process costs the same
-// whether the worker has a megabyte or a hundred gigabytes.
+// Why this is a separate process: a worker that is killed with KILL cannot clean up, so another process must. The guard
+// is the parent of every program and a subreaper. Therefore every process that a program starts, however often it forks
+// and even if it calls setsid(), remains a descendant of the guard. The guard is small, so that starting a process
+// costs the same whether the worker uses a megabyte or a hundred gigabytes.
 //
-// What is promised:
-//   (1) A command's group is killed when its socket closes, and everything is killed when the worker ends.
-//   (2) When a command ends, all that it left behind is killed: its group at once; what left the group is known by
-//       $ROTA_RUN in its environment. A process that left the group *and* cleared its environment is killed when no
-//       command runs, or the worker ends.
-//   (3) When the guard itself is killed, every command dies of it (PR_SET_PDEATHSIG; the guard has one thread, so the
-//       signal means the process). What such a command had started is then for the worker to find, by $ROTA_RUN.
-// Not covered: processes that another service starts for a command (systemd-run, at, a container engine), and those
+// What the guard promises:
+//   (1) A program's group is killed when its socket closes, and everything is killed when the worker ends.
+//   (2) When a program ends, all processes that it left behind are killed: its group at once, and processes outside the
+//       group by $ROTA_RUN in their environment. A process that left the group *and* cleared its environment is killed
+//       when no program runs, or when the worker ends.
+//   (3) When the guard itself is killed, every program dies with it (PR_SET_PDEATHSIG; the guard has one thread, so the
+//       signal means the death of the process). The worker then finds the remaining processes by $ROTA_RUN.
+// Not covered: processes that another service starts for a program (systemd-run, at, a container engine), and processes
 // that the guard may not signal because they changed their user.
 //
-// Process ids are safe from reuse: a command stays a zombie until its group has been signalled.
+// Process ids are safe from reuse: a program stays a zombie until its group has been signalled.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/epoll.h>
@@ -43,40 +43,42 @@
 #include <utility>
 #include <vector>
 
-#include "worker/guard/command.h"
+#include "worker/guard/program.h"
 
 namespace rota::worker::guard {
 namespace {
 
 constexpr std::uint64_t kNever = UINT64_MAX;
 
-std::uint64_t now_ms() {
+std::uint64_t now_ns() {
   timespec time{};
   ::clock_gettime(CLOCK_MONOTONIC, &time);
-  return static_cast<std::uint64_t>(time.tv_sec) * 1000 + static_cast<std::uint64_t>(time.tv_nsec) / 1'000'000;
+  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(time.tv_nsec);
 }
+std::uint64_t now_ms() { return now_ns() / 1'000'000; }
 std::uint64_t later(std::uint64_t now, std::uint64_t by) { return by > kNever - now ? kNever : now + by; }
 
-// A command, from its socket's arrival to its reaping.
+// A program, from the arrival of its socket to its reaping.
 struct Running {
   std::uint64_t serial = 0;
   int socket = -1;  // -1: the worker has closed it.
   ChildFds fds;     // Until the start.
   std::string input;
   std::unique_ptr<Request> standing_by;  // Until it starts.
-  std::uint64_t ticket = 0;
-  std::uint64_t demand_cpu_millis = 0;
-  std::uint64_t demand_memory_bytes = 0;
+  Ticket ticket;
+  std::uint64_t held_cpu_millis = 0;
+  std::uint64_t held_memory_bytes = 0;
   bool pause_at_start = false;
   pid_t pid = 0;  // 0: not started.
+  std::uint64_t started_ns = 0;
   std::uint32_t flags = 0;
   std::uint64_t grace_ms = 0;
   std::uint64_t timeout_at = kNever;
   std::uint64_t kill_at = kNever;
-  std::uint64_t paused_since = 0;  // 0: it is not.
+  std::uint64_t paused_since = 0;  // 0: not paused.
   Cgroup cgroup;
-  bool told_to_end = false;
-  bool over = false;  // To be forgotten at the end of the round.
+  bool terminated = false;
+  bool over = false;  // Erased at the end of the round.
 };
 
 class Guard {
@@ -104,7 +106,7 @@ class Guard {
     epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     const int worker_fd = static_cast<int>(::syscall(SYS_pidfd_open, worker_, 0));
-    if (::getppid() != worker_) return false;            // It is dead already.
+    if (::getppid() != worker_) return false;            // The worker is dead already.
     if (worker_fd >= 0) watch(worker_fd, &worker_tag_);  // The socket may live on in a fork of the worker.
     watch(children_fd_, &children_tag_);
     watch(worker_socket_, &socket_tag_);
@@ -127,7 +129,7 @@ class Guard {
       if (tag == &worker_tag_) {
         worker_gone_ = true;
       } else if (tag == &socket_tag_) {
-        accept_commands();
+        accept_programs();
       } else if (tag == &children_tag_) {
         reap();
       } else {
@@ -162,26 +164,27 @@ class Guard {
       if (r->kill_at <= now) {
         r->kill_at = kNever;
         r->flags |= kFlagForced;
-        kill_command(r.get());
+        kill_program(r.get());
       }
     }
   }
 
-  // TERM now, KILL after the grace; without a grace, KILL now. A second request may shorten it, never prolong it.
+  // TERM now, KILL after the grace period; without one, KILL now. A second request may shorten the period, never
+  // prolong it.
   static void terminate(Running* r, std::uint64_t grace_ms) {
-    r->told_to_end = true;
-    if (grace_ms == 0) return kill_command(r);
+    r->terminated = true;
+    if (grace_ms == 0) return kill_program(r);
     r->kill_at = std::min(r->kill_at, later(now_ms(), grace_ms));
     ::kill(-r->pid, SIGTERM);
-    ::kill(-r->pid, SIGCONT);  // Or a stopped one would not hear it.
+    ::kill(-r->pid, SIGCONT);  // A stopped process does not handle TERM.
     r->paused_since = 0;
   }
-  static void kill_command(Running* r) {
+  static void kill_program(Running* r) {
     ::kill(-r->pid, SIGKILL);
     r->cgroup.kill();
   }
 
-  void accept_commands() {
+  void accept_programs() {
     for (int i = 0; i < 64; ++i) {
       char byte = 0;
       iovec piece{&byte, 1};
@@ -198,7 +201,7 @@ class Guard {
       }
       if (size < 0) return;
       const cmsghdr* header = CMSG_FIRSTHDR(&message);
-      // Fewer descriptors come when the guard is at its limit; closing them tells the worker.
+      // Fewer descriptors arrive when the guard has reached its limit; closing them tells the worker.
       int fds[kFdCount];
       const std::size_t bytes = header == nullptr ? 0 : header->cmsg_len - CMSG_LEN(0);
       std::memcpy(fds, header == nullptr ? control : reinterpret_cast<const char*>(CMSG_DATA(header)),
@@ -213,7 +216,7 @@ class Guard {
       r->fds = {null_fd_, fds[1], fds[2], fds[3]};
       watch(r->socket, r.get());
       all_.push_back(std::move(r));
-      read_socket(all_.back().get());  // Its request is there already, unless it is very long.
+      read_socket(all_.back().get());  // The request has arrived already, unless it is very long.
     }
   }
 
@@ -237,7 +240,7 @@ class Guard {
       close_child_fds(r);
       r->over = true;
     } else {
-      kill_command(r);
+      kill_program(r);
     }
   }
 
@@ -261,8 +264,8 @@ class Guard {
     }
     r->input.erase(0, whole);
     r->ticket = header.ticket;
-    r->demand_cpu_millis = header.demand_cpu_millis;
-    r->demand_memory_bytes = header.demand_memory_bytes;
+    r->held_cpu_millis = header.held_cpu_millis;
+    r->held_memory_bytes = header.held_memory_bytes;
     if (header.stand_by == 0) return start(r, *request);
     r->standing_by = std::move(request);
     standing_by_.push_back(r);
@@ -275,12 +278,12 @@ class Guard {
     if (!r->over && r->pause_at_start) pause(r);
   }
 
-  // Who may have the place of one that has ended; null: nobody.
+  // The program that may start in the place of one that has ended; null: none.
   [[nodiscard]] Running* next_after(const Running& ended) const {
     if (standing_by_.empty()) return nullptr;
     Running* first = standing_by_.front();
     const bool fits =
-        first->demand_cpu_millis <= ended.demand_cpu_millis && first->demand_memory_bytes <= ended.demand_memory_bytes;
+        first->held_cpu_millis <= ended.held_cpu_millis && first->held_memory_bytes <= ended.held_memory_bytes;
     return fits ? first : nullptr;
   }
 
@@ -293,6 +296,7 @@ class Guard {
         return fail(r, Stage::kCgroup, error);
       }
     }
+    r->started_ns = now_ns();
     const StartResult started = start_child(request, r->cgroup, r->fds);
     r->cgroup.close_procs();
     if (started.pid < 0) return fail(r, started.stage, started.error);
@@ -302,9 +306,9 @@ class Guard {
     by_serial_.emplace(r->serial, r);
     r->grace_ms = header.grace_ms;
     if (header.timeout_ms != 0) r->timeout_at = later(now_ms(), header.timeout_ms);
-    if (r->cgroup.is_open()) r->flags |= kFlagCgroup;
-    if (r->cgroup.limits_memory()) r->flags |= kFlagCgroupMemory;
-    if (header.tell_start != 0) send(r, {.kind = ReplyKind::kStarted, .flags = r->flags, .pid = r->pid});
+    if (header.tell_start != 0) {
+      send(r, {.kind = ReplyKind::kStarted, .flags = r->flags, .pid = r->pid, .started_ns = r->started_ns});
+    }
   }
 
   void fail(Running* r, Stage stage, int error) {
@@ -317,28 +321,28 @@ class Guard {
   }
 
   void obey(Running* r) {
-    Command command;
+    Control control;
     std::size_t at = 0;
-    for (; r->input.size() - at >= sizeof command; at += sizeof command) {
-      std::memcpy(&command, r->input.data() + at, sizeof command);
+    for (; r->input.size() - at >= sizeof control; at += sizeof control) {
+      std::memcpy(&control, r->input.data() + at, sizeof control);
       if (r->standing_by != nullptr) {  // There is no process yet.
-        if (command.kind == CommandKind::kTerminate) {
+        if (control.kind == ControlKind::kTerminate) {
           std::erase(standing_by_, r);
           return fail(r, Stage::kStandBy, ECANCELED);
         }
-        if (command.kind == CommandKind::kGo) {
+        if (control.kind == ControlKind::kGo) {
           start_standing_by(r);
           if (r->over) return;
         } else {
-          r->pause_at_start = command.kind == CommandKind::kPause;
+          r->pause_at_start = control.kind == ControlKind::kPause;
         }
-      } else if (command.kind == CommandKind::kTerminate) {
-        terminate(r, command.grace_ms);
-      } else if (command.kind == CommandKind::kPause && r->paused_since == 0 && r->kill_at == kNever) {
-        // Not one that has been told to end: it would never get to it.
+      } else if (control.kind == ControlKind::kTerminate) {
+        terminate(r, control.grace_ms);
+      } else if (control.kind == ControlKind::kPause && r->paused_since == 0 && r->kill_at == kNever) {
+        // A program that was terminated is not paused: it would never end.
         pause(r);
-      } else if (command.kind == CommandKind::kResume && r->paused_since != 0) {
-        // The time it was stopped does not count against its timeout.
+      } else if (control.kind == ControlKind::kResume && r->paused_since != 0) {
+        // Paused time does not count against the timeout.
         r->timeout_at = later(r->timeout_at, now_ms() - r->paused_since);
         r->paused_since = 0;
         ::kill(-r->pid, SIGCONT);
@@ -352,7 +356,7 @@ class Guard {
     ::kill(-r->pid, SIGSTOP);
   }
 
-  // The socket's buffer has room for both replies, and nobody else writes to it.
+  // The socket's buffer has room for both replies, and nothing else is written to it.
   static void send(const Running* r, const Reply& reply) {
     if (r->socket >= 0) (void)::send(r->socket, &reply, sizeof reply, MSG_DONTWAIT | MSG_NOSIGNAL);
   }
@@ -369,7 +373,7 @@ class Guard {
         end(found->second);
       } else {
         ::waitpid(child.si_pid, nullptr, 0);
-        sweep();  // Its children are the guard's now.
+        sweep();  // Its children are children of the guard now.
       }
     }
   }
@@ -377,10 +381,10 @@ class Guard {
   void end(Running* r) {
     by_pid_.erase(r->pid);
     by_serial_.erase(r->serial);
-    Reply reply{.kind = ReplyKind::kEnded, .pid = r->pid};
+    Reply reply{.kind = ReplyKind::kEnded, .pid = r->pid, .started_ns = r->started_ns, .ended_ns = now_ns()};
     reply.strays = sweep(r->pid);
-    if (r->told_to_end) reply.strays = 0;  // They are not left behind, only slower.
-    kill_command(r);                       // What is left of the group, while the zombie still holds its number.
+    if (r->terminated) reply.strays = 0;  // They are not left behind, they only end later.
+    kill_program(r);                      // The rest of the group, while the zombie still holds its number.
     rusage usage{};
     ::wait4(r->pid, &reply.status, 0, &usage);
     if (r->cgroup.killed_for_memory()) r->flags |= kFlagMemory;
@@ -413,7 +417,7 @@ class Guard {
     return text;
   }
 
-  // The guard's own children: commands, and what commands left behind.
+  // The guard's own children: programs, and processes that programs left behind.
   [[nodiscard]] std::vector<pid_t> children() const {
     std::vector<pid_t> result;
     const std::string text = read_whole(children_path_);
@@ -428,36 +432,36 @@ class Guard {
     return result;
   }
 
-  // By its environment.
-  [[nodiscard]] bool belongs_to_a_running_command(pid_t pid) const {
+  // Decided by the environment of the process.
+  [[nodiscard]] bool belongs_to_a_running_program(pid_t pid) const {
     const std::string environment = read_whole("/proc/" + std::to_string(pid) + "/environ");
     const std::size_t at = environment.find(run_prefix_);
-    if (at == std::string::npos) return !by_pid_.empty();  // Whose it is is not known: when nothing runs, nobody's.
+    if (at == std::string::npos) return !by_pid_.empty();  // Its program is not known; if none runs, it has none.
     std::uint64_t serial = 0;
     const char* number = environment.data() + at + run_prefix_.size();
     std::from_chars(number, environment.data() + environment.size(), serial);
     return by_serial_.contains(serial);
   }
 
-  // Kills children that no running command is responsible for; how many. Their own children come to the guard when
-  // they die, and the next sweep finds them.
+  // Kills children that belong to no running program, and returns their number. Their own children become children of
+  // the guard when they die, and the next sweep finds them.
   std::uint32_t sweep(pid_t except = 0) {
     std::uint32_t killed = 0;
     for (const pid_t pid : children()) {
-      if (pid == except || by_pid_.contains(pid) || belongs_to_a_running_command(pid)) continue;
+      if (pid == except || by_pid_.contains(pid) || belongs_to_a_running_program(pid)) continue;
       if (::kill(pid, SIGKILL) == 0) ++killed;
     }
     return killed;
   }
 
-  // Until there is no descendant left.
+  // Kills until no descendant is left.
   void kill_everything() {
     for (const auto& r : all_) {
-      if (r->pid != 0 && !r->over) kill_command(r.get());
+      if (r->pid != 0 && !r->over) kill_program(r.get());
     }
     do {
       for (const pid_t pid : children()) {
-        ::kill(-pid, SIGKILL);  // Only if it leads a group; its members are descendants, too.
+        ::kill(-pid, SIGKILL);  // If it leads a group: the members of the group are descendants, too.
         ::kill(pid, SIGKILL);
       }
     } while (::waitpid(-1, nullptr, 0) > 0 || errno == EINTR);
@@ -476,7 +480,7 @@ class Guard {
   std::uint64_t last_serial_ = 0;
   std::string children_path_;
   std::vector<std::unique_ptr<Running>> all_;
-  std::deque<Running*> standing_by_;                       // In the order in which they came.
+  std::deque<Running*> standing_by_;                       // In the order of arrival.
   std::unordered_map<pid_t, Running*> by_pid_;             // Started and not reaped.
   std::unordered_map<std::uint64_t, Running*> by_serial_;  // The same.
   std::vector<Cgroup> dying_cgroups_;
@@ -485,8 +489,8 @@ class Guard {
 int guard_main(int argument_count, char** arguments) {
   if (argument_count != 3) return 2;
   const pid_t worker = std::atoi(arguments[1]);
-  // Descriptors 0 to 3 are taken by /dev/null, so that none that is handed over is ever one of them: the child's own
-  // are made by dup2() in any order then.
+  // Descriptors 0 to 3 are /dev/null, so that no descriptor that the worker hands over is one of them. The child can
+  // then make its own with dup2() in any order.
   ::close_range(4, ~0U, 0);
   const int socket = ::fcntl(3, F_DUPFD_CLOEXEC, 4);
   if (socket < 0 || ::dup2(0, 3) < 0) return 2;

@@ -1,6 +1,6 @@
-// A channel without its type: what Channel<T> and select() are made of, and what the C interface uses.
+// A channel independent of its value type: the basis of Channel<T>, select() and the C interface.
 //
-// Values are addressed by void*: a sender's is a T, a receiver's a std::optional<T> that is filled.
+// Values are passed as void*: a sender's is a T, a receiver's is a std::optional<T> that is filled.
 #pragma once
 
 #include <chrono>
@@ -16,11 +16,11 @@ namespace rota::fiber::detail {
 
 struct ChannelCore;
 
-// What the core must know about T. The first two may throw; the source is then as T's constructor left it.
+// The operations on T that the core needs. The first two may throw; the source is then as T's constructor left it.
 struct ValueOps {
   std::size_t size;
   std::size_t alignment;
-  void (*move)(void* raw, void* from);          // Makes a T at `raw`.
+  void (*move)(void* raw, void* from);          // Constructs a T at `raw`.
   void (*emplace)(void* optional, void* from);  // Fills a std::optional<T>.
   void (*destroy)(void* value);
 };
@@ -45,35 +45,35 @@ enum class ChannelStatus : std::uint8_t {
   kTimeout,
 };
 
-// Throws CapabilityDenied. The caller has the one reference.
+// Throws CapabilityDenied. The caller owns the only reference.
 ChannelCore* make_channel(const ValueOps& ops, std::size_t capacity);
 void share_channel(ChannelCore* channel);
-// The last one destroys what is buffered.
+// The last release destroys the buffered values.
 void drop_channel(ChannelCore* channel);
 
-// These wait, without a limit if `timeout` is null: kDone, kClosed or kTimeout. They throw OutsideRuntime, Cancelled,
-// BudgetExhausted, and what a T's move throws.
+// These wait, without a limit if `timeout` is null, and return kDone, kClosed or kTimeout. They throw OutsideRuntime,
+// Cancelled, BudgetExhausted, and the exceptions of T's move constructor.
 ChannelStatus channel_send(ChannelCore* channel, void* value, const std::chrono::nanoseconds* timeout);
 ChannelStatus channel_receive(ChannelCore* channel, void* optional, const std::chrono::nanoseconds* timeout);
-// These never wait for the channel, and need no task: kDone, kClosed or kWouldBlock.
+// These never wait and need no task; they return kDone, kClosed or kWouldBlock.
 ChannelStatus channel_try_send(ChannelCore* channel, void* value);
 ChannelStatus channel_try_receive(ChannelCore* channel, void* optional);
-// True for the call that closed it.
+// True for the call that closed the channel.
 bool channel_close(ChannelCore* channel);
 [[nodiscard]] bool channel_closed(ChannelCore* channel);
 [[nodiscard]] std::size_t channel_size(ChannelCore* channel);
 [[nodiscard]] std::size_t channel_capacity(const ChannelCore* channel);
 
-// A case of a select: to send `value`, or to receive into it. Without a channel it never happens.
+// A case of a select: sends `value`, or receives into it. Without a channel it is never performed.
 struct SelectCase {
   ChannelCore* channel = nullptr;
   void* value = nullptr;
   bool send = false;
-  ChannelStatus status = ChannelStatus::kWouldBlock;  // Of the case that happened: kDone or kClosed.
+  ChannelStatus status = ChannelStatus::kWouldBlock;  // Of the case that was performed: kDone or kClosed.
   Waiter waiter{};
 };
-// Makes exactly one of the cases happen and returns its index; kNoCase if `timeout` is given and ran out (at once, if
-// it is not positive). Throws as channel_send() does; no case has happened then.
+// Performs exactly one of the cases and returns its index; kNoCase if `timeout` is given and ran out (at once, if it is
+// not positive). Throws as channel_send() does; no case has been performed then.
 inline constexpr std::size_t kNoCase = SIZE_MAX;
 std::size_t select_case(SelectCase* cases, std::size_t count, const std::chrono::nanoseconds* timeout);
 

@@ -1,17 +1,18 @@
-// What an operation of the runtime costs its task (F-10): called by channels, I/O, allocators and spawns.
+// Charges a task for operations of the runtime (F-10): called by channels, I/O, allocators and spawns.
 //
 //   if (const ErrorCode code = charge_channel_op(worker); code != ErrorCode::kOk) [[unlikely]] return code;
 //
-// Call them first in the operation, before anything is queued or locked: a task that has run out parks in here until it
-// is recharged, and one that has run for a whole interval lets others go first. The worker may be another one on
-// return, so read current_worker() again. In an unmetered runtime each is one load and one branch.
+// Call these first in an operation, before anything is queued or locked: a task that has run out of budget parks in
+// here until it is recharged, and a task that has run for a whole interval yields. The task may be on another thread
+// worker on return, so read current_worker() again. In an unmetered runtime each costs one load and one branch.
 //
-// Answers: kOk, and it is paid for; kCancelled, if the task is cancelled, by its budget's policy or otherwise, while it
-// waits for a recharge; kMemoryBudgetExhausted from charge_memory(). Nothing is paid for then.
+// Results: kOk, and the operation is paid for; kCancelled if the task is cancelled, by its budget's policy or
+// otherwise, while it waits for a recharge; kMemoryBudgetExhausted from charge_memory(). In case of an error nothing is
+// paid.
 //
-// Where a task's budget is: Record::meter is 0 in an unmetered runtime. A task that has the default budget of a root
-// pool that cannot run dry, and has used nothing but ops and spawns, has its whole account in that word (an inline
-// meter); everybody else has a Meter.
+// Where a task's budget is stored: TaskRecord::meter is 0 in an unmetered runtime. A task that has the default budget
+// of a root pool that cannot run dry, and has used only ops and spawns, has its whole account in that word (an inline
+// meter); every other task has a Meter.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +28,7 @@ struct ScopeMeter;
 struct CapContext;
 
 // An inline meter: 1, spawns left (31 bits), 1, ops left of the first interval (31 bits). A guard bit that a
-// subtraction has cleared says that the part below it was too small. A Meter* has the top bit clear.
+// subtraction has cleared means that the part below it was too small. A Meter* has the top bit clear.
 inline constexpr std::uint64_t kInlineMeter = std::uint64_t{1} << 63;
 inline constexpr std::uint64_t kFuelGuard = std::uint64_t{1} << 31;
 inline constexpr std::uint64_t kSpawnCost = (std::uint64_t{1} << 32) + 1;
@@ -36,47 +37,47 @@ constexpr std::uint64_t inline_meter(std::uint32_t fuel, std::uint32_t spawns) {
 }
 constexpr bool is_inline(std::uint64_t word) { return (word & kInlineMeter) != 0; }
 
-// A task's account. Only the one who runs the task touches it.
+// A task's account. Only the thread worker that runs the task touches it.
 struct Meter {
-  std::int32_t fuel = 0;   // Ops until the task looks up: to let others go first, or because they are the last.
-  std::uint32_t debt = 0;  // Ops used while it could not wait; paid before the next ones.
-  Reserve left{};          // Besides `fuel`.
-  Reserve granted{};       // By its scope's pool, altogether; goes back there, less what was used.
+  std::int32_t fuel = 0;   // Ops until the slow path: to yield, or because they are the last.
+  std::uint32_t debt = 0;  // Ops used where the task could not wait; paid before the next ones.
+  Reserve left{};          // In addition to `fuel`.
+  Reserve granted{};       // By its scope's pool, in total; returns there, less what was used.
   const ScopeMeter* scope = nullptr;
   CapContext* caps = nullptr;        // Null: everything is allowed.
-  CapContext* counted_by = nullptr;  // Whose CapSpawn this task counts against.
-  std::uint32_t grace = 0;           // Ops that a cancelled task still gets, to end by itself.
-  std::uint8_t renewable = 0;        // Bits by Component: what its pool recharges by itself.
-  bool doomed = false;               // Cancelled, and running on grace: `fuel` is no budget.
-  bool due = false;                  // An interval has passed in a place that could not wait.
-  bool plain = false;                // Its children have inline meters: no scope that it opened says otherwise.
+  CapContext* counted_by = nullptr;  // The CapSpawn against which this task counts.
+  std::uint32_t grace = 0;           // Ops that a cancelled task still gets in order to end.
+  std::uint8_t renewable = 0;        // Bits by Component: what its pool recharges automatically.
+  bool doomed = false;               // Cancelled, and running on grace: `fuel` is not a budget.
+  bool due = false;                  // An interval has ended in a place that could not wait.
+  bool plain = false;                // Its children have inline meters: no scope that it opened has other options.
 };
 inline Meter* meter_of(std::uint64_t word) { return reinterpret_cast<Meter*>(word); }
 
 [[nodiscard]] ErrorCode charge_slow(Component component, std::uint64_t amount);
 void release_memory_slow(std::size_t bytes);
-void settle_meter(Worker* worker, Record* record);
+void settle_meter(ThreadWorker* worker, TaskRecord* record);
 // Throws Cancelled, or BudgetExhausted.
 void tick_slow(std::uint32_t ops);
 void tick_called(std::uint32_t ops);
 
-[[nodiscard]] inline bool is_metered(const Worker* worker) {
+[[nodiscard]] inline bool is_metered(const ThreadWorker* worker) {
   return worker != nullptr && (worker->hooks & kHookMeter) != 0;
 }
 
-// A send or a receive, also one case of a select that was taken.
-[[nodiscard]] inline ErrorCode charge_channel_op(const Worker* worker) {
+// A send or a receive, or the performed case of a select.
+[[nodiscard]] inline ErrorCode charge_channel_op(const ThreadWorker* worker) {
   return is_metered(worker) ? charge_slow(Component::kChannelOps, 1) : ErrorCode::kOk;
 }
 [[nodiscard]] inline ErrorCode charge_channel_op() { return charge_channel_op(current_worker()); }
 
-// A read, write, accept, connect, open...
-[[nodiscard]] inline ErrorCode charge_syscall(const Worker* worker) {
+// A read, write, accept, connect, open and so on.
+[[nodiscard]] inline ErrorCode charge_syscall(const ThreadWorker* worker) {
   return is_metered(worker) ? charge_slow(Component::kSyscalls, 1) : ErrorCode::kOk;
 }
 [[nodiscard]] inline ErrorCode charge_syscall() { return charge_syscall(current_worker()); }
 
-// An allocation of `bytes`; release_memory() gives the bytes back, to the task that calls it.
+// An allocation of `bytes`; release_memory() credits them to the task that calls it.
 [[nodiscard]] inline ErrorCode charge_memory(std::size_t bytes) {
   return is_metered(current_worker()) ? charge_slow(Component::kMemory, bytes) : ErrorCode::kOk;
 }
@@ -84,12 +85,12 @@ inline void release_memory(std::size_t bytes) {
   if (is_metered(current_worker())) release_memory_slow(bytes);
 }
 
-// Takes ops from the current task, without looking up. False: tick_slow() must.
-[[gnu::always_inline]] inline bool tick_quickly(const Worker* worker, std::uint32_t ops) {
+// Takes ops from the current task on the fast path. False: tick_slow() must do it.
+[[gnu::always_inline]] inline bool tick_quickly(const ThreadWorker* worker, std::uint32_t ops) {
   if (!is_metered(worker)) return true;
-  Record* task = worker->fiber->task;
+  TaskRecord* task = worker->fiber->task;
   if (task == nullptr) [[unlikely]]
-    return true;  // The loop itself, or what it calls between two tasks.
+    return true;  // The loop itself, or code that it calls between two tasks.
   const std::uint64_t word = task->meter;
   if (is_inline(word)) {
     if (const std::uint64_t next = word - ops; (next & kFuelGuard) != 0) [[likely]] {
@@ -103,9 +104,9 @@ inline void release_memory(std::size_t bytes) {
   return false;
 }
 
-// Pays for a spawn by the owner of a nursery without a say about budgets; the child has an inline meter.
-[[gnu::always_inline]] inline bool charge_spawn_quickly(const Worker* worker, const NurseryCore* core) {
-  Record* task = worker->fiber->task;
+// Pays for a spawn by the owner of a nursery without budget options; the child has an inline meter.
+[[gnu::always_inline]] inline bool charge_spawn_quickly(const ThreadWorker* worker, const NurseryCore* core) {
+  TaskRecord* task = worker->fiber->task;
   if (worker->hooks != kHookMeter || core->owner_task != task) [[unlikely]]
     return false;
   const std::uint64_t word = task->meter;
@@ -125,7 +126,7 @@ inline void release_memory(std::size_t bytes) {
 }
 
 // Takes back what a task that has ended did not use.
-[[gnu::always_inline]] inline void settle_quickly(Worker* worker, Record* record) {
+[[gnu::always_inline]] inline void settle_quickly(ThreadWorker* worker, TaskRecord* record) {
   const std::uint64_t word = record->meter;
   if (is_inline(word)) [[likely]] {
     const std::uint64_t used = worker->fresh_meter - word;
@@ -136,14 +137,13 @@ inline void release_memory(std::size_t bytes) {
   }
 }
 
-// The right to have a channel (CapChannel): a member of every channel. Where capabilities are not asked for it is
-// empty. The constructor throws CapabilityDenied when `capacity` or the number of channels is above what the current
-// task may.
+// The permission to have a channel (CapChannel): a member of every channel, empty where capabilities are not checked.
+// The constructor throws CapabilityDenied if `capacity` or the number of channels exceeds the current task's limit.
 class ChannelPermit {
  public:
   static constexpr std::size_t kUnbounded = SIZE_MAX;
   explicit ChannelPermit(std::size_t capacity) {
-    if (const Worker* worker = current_worker(); is_metered(worker)) acquire(capacity);
+    if (const ThreadWorker* worker = current_worker(); is_metered(worker)) acquire(capacity);
   }
   ~ChannelPermit() {
     if (holder_ != nullptr) release();

@@ -1,11 +1,11 @@
-// Switching from one stack to another, and which worker this thread is.
+// Switching between stacks, and the thread worker of the current thread.
 //
-// switch_stacks(save, load) stores the caller's stack pointer in *save and goes on where `load` was saved. It is
-// inlined, so that the compiler keeps only what is live, and it leaves by a jump: a return would be mispredicted.
+// switch_stacks(save, load) stores the caller's stack pointer in *save and continues where `load` was saved. It is
+// inlined, so the compiler saves only live registers, and it leaves by a jump, because a return would be mispredicted.
 // Callee-saved registers are preserved; the floating-point control words (mxcsr, x87) are not switched: code that
 // changes the rounding mode must restore it before it blocks.
 //
-// Sanitizers are told about each switch by Fiber (core.h), not here.
+// Fiber (core.h) reports each switch to the sanitizers.
 #pragma once
 
 #include <cstddef>
@@ -32,36 +32,37 @@
 #define ROTA_TSAN 0
 #endif
 
-// 1 in the code of a metered target (rota_meter() in CMake): the compiler puts a tick, and with it perhaps a switch to
-// another worker, between any two steps of what is inlined there. So what must not be interrupted is called instead,
-// through the *_called() functions of called.cc, which are the same steps in code of the runtime's own.
+// 1 in the code of a metered target (rota_meter() in CMake): the compiler inserts ticks, and so possibly a switch to
+// another thread worker, between any two steps of inlined code. Therefore code that must not be interrupted is called
+// through the *_called() functions of called.cc, which do the same steps in the runtime's own code.
 #ifndef ROTA_METERED
 #define ROTA_METERED 0
 #endif
 
-// 1: the switch is Boost.Context's (context_boost.cc), which knows more processors and costs about three times as much.
-// The build sets it where we have no switch of our own, and wherever it is asked to (ROTA_BOOST_CONTEXT in CMake).
+// 1: the switch is Boost.Context's (context_boost.cc), which supports more processors and costs about three times as
+// much. The build sets it where we have no switch of our own, and on request (ROTA_BOOST_CONTEXT in CMake).
 #ifndef ROTA_BOOST_CONTEXT
 #define ROTA_BOOST_CONTEXT 0
 #endif
 
 namespace rota::fiber::detail {
-struct Worker;
+struct ThreadWorker;
 }
 
 extern "C" {
-// The worker that this thread is, or null. Read it through current_worker() only: a fiber that was parked may wake on
+// The thread worker of this thread, or null. Read it only through current_worker(): a parked fiber may resume on
 // another thread, and a compiler may keep the address of a thread-local variable across the switch.
-extern thread_local constinit rota::fiber::detail::Worker* rota_fiber_worker __attribute__((tls_model("initial-exec")));
-rota::fiber::detail::Worker* rota_fiber_worker_slow() noexcept;
+extern thread_local constinit rota::fiber::detail::ThreadWorker* rota_fiber_worker
+    __attribute__((tls_model("initial-exec")));
+rota::fiber::detail::ThreadWorker* rota_fiber_worker_slow() noexcept;
 }
 
 namespace rota::fiber::detail {
 
-[[gnu::always_inline]] inline Worker* current_worker() noexcept {
+[[gnu::always_inline]] inline ThreadWorker* current_worker() noexcept {
 #if defined(__x86_64__) && !ROTA_TSAN
-  Worker* worker;
-  // Volatile: two reads are two reads, with a switch between them or not.
+  ThreadWorker* worker;
+  // Volatile, so that two reads are never merged, whether or not there is a switch between them.
   asm volatile("movq rota_fiber_worker@gottpoff(%%rip), %0\n\tmovq %%fs:(%0), %0" : "=r"(worker));
   return worker;
 #else
@@ -80,8 +81,8 @@ void* prepare_stack(void* top, EntryFunction entry) noexcept;
 #elif defined(__x86_64__)
 
 [[gnu::always_inline]] inline void switch_stacks(void** save, void* load) noexcept {
-  // 128 bytes below the stack pointer may hold the caller's red zone. rbx and rbp cannot be named as clobbered
-  // everywhere, so they are saved by hand; the rest is left to the compiler.
+  // 128 bytes below the stack pointer may hold the caller's red zone. rbx and rbp cannot always be listed as clobbered,
+  // so they are saved explicitly; the compiler saves the others.
   asm volatile(
       "leaq -128(%%rsp), %%rsp\n\t"
       "pushq %%rbp\n\t"
@@ -109,11 +110,12 @@ void* prepare_stack(void* top, EntryFunction entry) noexcept;
   );
 }
 
-// What to give switch_stacks so that `entry` starts on the stack that ends at `top`. `entry` never returns.
+// The stack pointer to pass to switch_stacks so that `entry` starts on the stack that ends at `top`. `entry` never
+// returns.
 inline void* prepare_stack(void* top, EntryFunction entry) noexcept {
   auto address = reinterpret_cast<std::uintptr_t>(top) & ~std::uintptr_t{15};
   auto* words = reinterpret_cast<void**>(address);
-  *--words = nullptr;  // The return address that ends a backtrace; after it, the stack is as after a call.
+  *--words = nullptr;  // The return address that ends a backtrace; the stack now looks as after a call.
   *--words = reinterpret_cast<void*>(entry);
   return words;
 }
@@ -144,7 +146,7 @@ inline void* prepare_stack(void* top, EntryFunction entry) noexcept {
         "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31");
 }
 
-// `entry` finds the stack pointer 16-aligned, as the architecture asks, and clears x29 and x30 itself.
+// `entry` finds the stack pointer 16-aligned, as the architecture requires, and clears x29 and x30 itself.
 inline void* prepare_stack(void* top, EntryFunction entry) noexcept {
   auto address = reinterpret_cast<std::uintptr_t>(top) & ~std::uintptr_t{15};
   auto* words = reinterpret_cast<void**>(address) - 4;

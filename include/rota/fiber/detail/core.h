@@ -1,16 +1,16 @@
-// The records that the runtime moves about, and the few operations on them that must be inlined.
+// The runtime's data structures, and the few operations on them that must be inlined.
 //
-//   Record       a task: its closure, its result, its state. One allocation, from the worker's free list.
-//   Fiber        a stack with a saved context. It lives at the top of the stack that it describes.
-//   NurseryCore  what a scope counts and whom it can cancel.
-//   Worker       a thread's queue, free lists and counters.
+//   TaskRecord    a task: its closure, its result, its state. One allocation, from the thread worker's free list.
+//   Fiber         a stack with a saved context. It is stored at the top of the stack that it describes.
+//   NurseryCore   the counters of a scope, and the tree along which it is cancelled.
+//   ThreadWorker  a thread's deque, free lists and counters.
 //
-// A task has no stack of its own until it blocks: a worker calls it on the stack it is on. When it blocks, that whole
-// stack is parked, and the worker goes on from a spare one. A fiber may therefore hold several tasks, one called on top
-// of the other by a join; `task` is the innermost.
+// A task has no stack of its own until it blocks: a thread worker calls it on its current stack. When the task blocks,
+// that whole stack is parked, and the thread worker continues on a spare one. A fiber may therefore hold several tasks,
+// one called on top of the other by a join; `task` is the innermost.
 //
-// Who may write what: `state` only the one who runs the task; `cancel` only cancellers; `join` by exchange. Everything
-// plain in Worker belongs to the thread that is that worker.
+// Who may write: `state` only the thread that runs the task; `cancel` only cancellers; `join` by exchange. The plain
+// members of ThreadWorker belong to the thread that is that thread worker.
 #pragma once
 
 #include <array>
@@ -25,9 +25,9 @@
 
 namespace rota::fiber::detail {
 
-struct Record;
+struct TaskRecord;
 struct Fiber;
-struct Worker;
+struct ThreadWorker;
 struct RuntimeCore;
 struct NurseryCore;
 struct NurseryExtras;
@@ -35,11 +35,11 @@ struct Meter;
 struct Fork;
 
 // ---------------------------------------------------------------------------------------------------------- fences
-// A fence that is free on the frequent side. light_fence() keeps the compiler from reordering and nothing else;
-// heavy_fence() makes every other thread of the process pass a full fence (membarrier). A store, light_fence() and a
-// load here, against a store, heavy_fence() and a load there: at least one of the two loads sees the other's store.
-// Where the kernel has no membarrier, every worker takes the paths that fence in full (kHookFence). Under
-// ThreadSanitizer and the interleaving checker both are full fences.
+// A pair of fences that is free on the frequent side. light_fence() only prevents the compiler from reordering;
+// heavy_fence() makes every other thread of the process execute a full fence (membarrier). If one thread does a store,
+// light_fence() and a load, and another a store, heavy_fence() and a load, at least one of the two loads sees the
+// other's store. Where the kernel has no membarrier, every thread worker takes the paths with full fences (kHookFence).
+// Under ThreadSanitizer and the interleaving checker both are full fences.
 #if defined(ROTA_INTERLEAVE) && ROTA_INTERLEAVE
 inline void light_fence() { sync::fence(std::memory_order_seq_cst); }
 inline void heavy_fence() { sync::fence(std::memory_order_seq_cst); }
@@ -51,8 +51,8 @@ inline void light_fence() { std::atomic_signal_fence(std::memory_order_seq_cst);
 void heavy_fence();
 #endif
 
-// A lock held for a few dozen instructions, never across a wait, except that a wait may hand it to the stack that runs
-// next, which releases it. Spins, then gives its time slice away, because with more workers than cores its holder
+// A lock held for a few dozen instructions, never across a wait, except that a wait may pass it to the stack that runs
+// next, which releases it. It spins, then yields its time slice, because with more thread workers than cores the holder
 // may not be running.
 class SpinLock {
  public:
@@ -71,20 +71,21 @@ class SpinLock {
 
 // ---------------------------------------------------------------------------------------------------------- records
 enum class Action : std::uint8_t {
-  kRun,          // Call the closure, store its result or exception, destroy the closure; set Record::outcome.
+  kRun,  // Call the closure, store its result or exception, destroy the closure; set kFlagFailed or kFlagCancelled.
   kDropClosure,  // Destroy the closure: the task was cancelled before it ran.
   kDropResult,   // Destroy the stored result or exception.
 };
 
-// What Record::join holds besides a waiting Fiber*.
+// The values of TaskRecord::join besides a waiting Fiber* or a tagged Baton* (task.cc).
 inline constexpr std::uintptr_t kJoinNone = 0;
 inline constexpr std::uintptr_t kJoinDone = 1;      // Terminal; the handle owns the record.
 inline constexpr std::uintptr_t kJoinDetached = 2;  // The handle is gone; the runner frees the record.
 
-struct Record {
-  Record() = default;
-  // Ready; its nursery, id and meter are still to be set. Constructed and not stored one by one: it is two stores then.
-  Record(void (*function)(Record*, Action), std::uint8_t size, std::uint8_t bits)
+struct TaskRecord {
+  TaskRecord() = default;
+  // State Ready; nursery, id and meter are still to be set. A constructor, because the compiler merges it into two
+  // stores.
+  TaskRecord(void (*function)(TaskRecord*, Action), std::uint8_t size, std::uint8_t bits)
       : act(function),
         join(kJoinNone),
         state(TaskState::kReady),
@@ -93,20 +94,20 @@ struct Record {
         flags(bits),
         registry(kNoEntry) {}
 
-  void (*act)(Record*, Action);
+  void (*act)(TaskRecord*, Action);
   NurseryCore* nursery;
   sync::Atomic<std::uintptr_t> join;
   sync::Atomic<TaskState> state;
-  sync::Atomic<std::uint8_t> cancel;  // A CancelReason; kCancelBusy while a canceller is at work in its nursery.
+  sync::Atomic<std::uint8_t> cancel;  // A CancelReason; kCancelBusy while a canceller works in its nursery.
   std::uint8_t size_class;
   std::uint8_t flags;
-  sync::Atomic<std::uint32_t>
-      registry;  // Index in its nursery's registry (under that lock), kNoEntry, or kSampled + time.
+  // Index in its nursery's registry (under that lock), kNoEntry, or kSampled + time.
+  sync::Atomic<std::uint32_t> registry;
   std::uint64_t id;
-  std::uint64_t meter;  // What it may still use (charge.h); 0 when unmetered.
+  std::uint64_t meter;  // What it may still use (charge.h); 0 if unmetered.
 
   static constexpr std::uint32_t kNoEntry = ~std::uint32_t{0};
-  // Before a sampled task runs, `registry` holds when it became ready.
+  // Until a sampled task runs, `registry` holds the time at which it became ready.
   static constexpr std::uint32_t kSampled = std::uint32_t{1} << 31;
   [[nodiscard]] bool has_entry() const { return registry.load(std::memory_order_relaxed) < kSampled; }
   [[nodiscard]] bool plain_entry() const { return registry.load(std::memory_order_relaxed) == kNoEntry; }
@@ -121,11 +122,11 @@ struct Record {
   static constexpr std::uint8_t kFlagBudget = 64;      // Cancelled because its budget was used up.
   static constexpr std::uint8_t kFlagNoResult = 128;   // Detached, and its result needs no destruction.
 };
-static_assert(sizeof(Record) == 48);
+static_assert(sizeof(TaskRecord) == 48);
 
 // ---------------------------------------------------------------------------------------------------------- fibers
-// What the C++ runtime keeps of the exceptions that a thread handles just now (Itanium ABI). It belongs to the fiber: a
-// switch inside a catch block takes it along.
+// The C++ runtime's state of the exceptions that a thread is handling (Itanium ABI). It belongs to the fiber: a switch
+// inside a catch block saves and restores it.
 struct ExceptionGlobals {
   void* caught;
   unsigned int uncaught;
@@ -133,12 +134,12 @@ struct ExceptionGlobals {
 
 enum class WakeReason : std::uint8_t { kDone, kCancelled, kTimeout };
 
-// Fiber::claim. A wait goes Running -> Parking -> Waiting -> Woken -> Running; the Firm ones are not cancelled.
+// Fiber::claim. A wait goes Running -> Parking -> Waiting -> Woken -> Running; the Firm variants cannot be cancelled.
 //   Parking   set by the fiber itself, before it checks whether it is cancelled. A canceller that comes later finds
-//             Parking or Waiting (both sides are seq_cst), so a cancellation is never missed. One that ends the wait
-//             for another reason and finds Parking waits for the few instructions until it is Waiting.
-//   Waiting   set after the switch, by whoever runs next; only from now on may the fiber be resumed.
-//   Woken     whoever makes this step owns the wake-up; all others leave the fiber alone.
+//             Parking or Waiting (both sides are seq_cst), so no cancellation is missed. A thread that ends the wait
+//             for another reason and finds Parking spins for the few instructions until it is Waiting.
+//   Waiting   set after the switch, by the stack that runs next; only from now on may the fiber be resumed.
+//   Woken     the thread that makes this step owns the wake-up; all others leave the fiber alone.
 inline constexpr std::uint32_t kRunning = 0;
 inline constexpr std::uint32_t kParking = 1;
 inline constexpr std::uint32_t kParkingFirm = 2;
@@ -149,14 +150,14 @@ inline constexpr std::uint32_t kWoken = 6;
 
 struct alignas(sync::kCacheLineBytes) Fiber {
   void* sp = nullptr;
-  Record* task = nullptr;
+  TaskRecord* task = nullptr;
   NurseryCore* scope = nullptr;  // The innermost open scope on this stack.
   sync::Atomic<std::uint32_t> claim{kRunning};
   WakeReason reason = WakeReason::kDone;
-  RuntimeCore* home = nullptr;      // Whose fiber it is.
-  Fiber* next = nullptr;            // In a spare, free or inject list.
+  RuntimeCore* home = nullptr;      // The runtime that it belongs to.
+  Fiber* next = nullptr;            // Link of a spare, free or inject list.
   std::byte* low = nullptr;         // The lowest usable byte of the stack.
-  std::byte* floor = nullptr;       // Below this, a join calls no further task on top of this stack.
+  std::byte* floor = nullptr;       // Below this address, a join calls no further task on top of this stack.
   const char* waits_for = nullptr;  // For the deadlock report.
 #if ROTA_ASAN
   void* fake_stack = nullptr;
@@ -167,39 +168,39 @@ struct alignas(sync::kCacheLineBytes) Fiber {
 #endif
 };
 
-// What a deque holds: a Record* to call, a Fiber* | 1 to resume, or a Fork* | 2 to make a record of (both.h).
+// An entry of a deque: a TaskRecord* to call, a Fiber* | 1 to resume, or a Fork* | 2 to make into a record (both.h).
 using Item = std::uintptr_t;
-inline Item item_of(Record* record) { return reinterpret_cast<Item>(record); }
+inline Item item_of(TaskRecord* record) { return reinterpret_cast<Item>(record); }
 inline Item item_of(Fiber* fiber) { return reinterpret_cast<Item>(fiber) | 1U; }
 inline Item item_of(Fork* fork) { return reinterpret_cast<Item>(fork) | 2U; }
 inline bool is_fiber(Item item) { return (item & 1U) != 0; }
 inline Fiber* fiber_of(Item item) { return reinterpret_cast<Fiber*>(item & ~Item{1}); }
 inline bool is_fork(Item item) { return (item & 2U) != 0; }
 inline Fork* fork_of(Item item) { return reinterpret_cast<Fork*>(item & ~Item{2}); }
-inline Record* record_of(Item item) { return reinterpret_cast<Record*>(item); }
+inline TaskRecord* record_of(Item item) { return reinterpret_cast<TaskRecord*>(item); }
 
 // ---------------------------------------------------------------------------------------------------------- nursery
-// Counts its children in two parts: `local` is changed only on the fiber that opened the nursery and needs no locked
-// instruction; everyone else changes `remote`, which may therefore be negative. To close, the owner adds `local` and
-// kClosing to it; from then on `remote` - kClosing is the number of live children, and whoever brings that to 0 resumes
-// the owner. A nursery that was cancelled always has extras.
+// Counts its children in two parts: `local` is changed only on the fiber that opened the nursery, without a locked
+// instruction; all other fibers change `remote`, which may therefore be negative. To close, the owner adds `local` and
+// kClosing to it; from then on `remote` - kClosing is the number of live children, and the thread that brings that to 0
+// resumes the owner. A cancelled nursery always has extras.
 struct NurseryCore {
   static constexpr std::int64_t kClosing = std::int64_t{1} << 48;
 
-  Record* owner_task;  // The task that opened it; null for a runtime's root.
-  Fiber* owner;        // The stack that it is on.
-  NurseryCore* outer;  // The scope around it on the same stack, or null.
+  TaskRecord* owner_task;  // The task that opened it; null for a runtime's root.
+  Fiber* owner;            // The fiber that opened it.
+  NurseryCore* outer;      // The surrounding scope on the same stack, or null.
   std::int64_t local = 0;
   sync::Atomic<std::int64_t> remote{0};
   sync::Atomic<NurseryState> state{NurseryState::kOpen};
   sync::Atomic<CancelReason> cancel{CancelReason::kNone};
-  bool failure_cancels = true;                   // False for a runtime's root: its tasks are strangers to each other.
-  sync::Atomic<std::uint32_t> seen_epoch;        // No ancestor was cancelled when the runtime's cancel epoch was this.
-  sync::Atomic<NurseryExtras*> extras{nullptr};  // Made when a child blocks, fails or has a deadline or budget.
+  bool failure_cancels = true;             // False for a runtime's root, whose tasks are independent of each other.
+  sync::Atomic<std::uint32_t> seen_epoch;  // No ancestor was cancelled when the runtime's cancel epoch had this value.
+  sync::Atomic<NurseryExtras*> extras{nullptr};  // Created when a child blocks, fails or has a deadline or budget.
 };
 
 // ---------------------------------------------------------------------------------------------------------- workers
-// A counter that its worker alone changes and anyone may read.
+// A counter that only its thread worker changes and any thread may read.
 class Counter {
  public:
   void add(std::uint64_t n) { value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed); }
@@ -215,10 +216,10 @@ class Counter {
 };
 
 struct Counters {
-  Counter spawned;  // Starts at index << 48, so that it gives each task its id.
+  Counter spawned;  // Starts at index << 48, so it provides the ids of tasks.
   Counter completed, cancelled, failed;
-  Counter called;   // Children of both() that were called where they were made: spawned and completed.
-  Counter refused;  // Spawns that were counted, and then refused.
+  Counter called;   // Children of both() that were called in place; they count as spawned and completed.
+  Counter refused;  // Spawns that were counted and then refused.
   Counter steals, failed_steals, parks, park_ns, exhaustions;
   Counter latency_samples, latency_sum_ns;
   std::array<Counter, 40> latency_log2;  // Samples with latency in [2^i, 2^(i+1)) ns.
@@ -226,8 +227,8 @@ struct Counters {
 
 inline constexpr int kSizeClasses = 5;  // 64, 128, 256, 512, 1024 bytes.
 inline constexpr std::size_t kSmallestRecord = 64;
-inline constexpr std::uint8_t kHugeClass = 255;   // Allocated by itself.
-inline constexpr std::uint8_t kFrameClass = 254;  // Part of a Fork in somebody's frame; not freed.
+inline constexpr std::uint8_t kHugeClass = 255;   // Allocated separately.
+inline constexpr std::uint8_t kFrameClass = 254;  // Part of a Fork in a caller's frame; not freed.
 constexpr std::uint8_t size_class_of(std::size_t bytes) {
   std::size_t size = kSmallestRecord;
   for (std::uint8_t i = 0; i < kSizeClasses; ++i, size *= 2) {
@@ -240,76 +241,76 @@ struct FreeSlot {
   FreeSlot* next;
 };
 
-using AfterSwitch = void (*)(Worker*, void*);
+using AfterSwitch = void (*)(ThreadWorker*, void*);
 
-// Bits of Worker::hooks: what the inlined paths must hand to the out-of-line ones.
+// Bits of ThreadWorker::hooks: why the inlined paths must call the out-of-line ones.
 inline constexpr std::uint8_t kHookMeter = 1;          // Budgets or capabilities are checked.
 inline constexpr std::uint8_t kHookTrace = 2;          // Events are recorded.
-inline constexpr std::uint8_t kHookDeterministic = 4;  // One thread plays all workers.
+inline constexpr std::uint8_t kHookDeterministic = 4;  // One thread acts as all thread workers.
 inline constexpr std::uint8_t kHookCore = 8;           // Profile `core`: spawning is an error.
 inline constexpr std::uint8_t kHookFence = 16;         // No membarrier: light_fence() is not enough.
 
-struct alignas(sync::kCacheLineBytes) Worker {
-  explicit Worker(std::size_t queue_size) : deque(queue_size) {}
+struct alignas(sync::kCacheLineBytes) ThreadWorker {
+  explicit ThreadWorker(std::size_t queue_size) : deque(queue_size) {}
 
   Deque<Item> deque;
 
-  alignas(sync::kCacheLineBytes) Fiber* fiber = nullptr;  // What runs now.
+  alignas(sync::kCacheLineBytes) Fiber* fiber = nullptr;  // The fiber that runs now.
   RuntimeCore* runtime = nullptr;
-  Item handoff = 0;  // What the loop runs next, before it looks at any queue.
+  Item handoff = 0;  // What the loop runs next, before it checks any queue.
   AfterSwitch after = nullptr;
   void* after_argument = nullptr;
-  bool solo = false;       // The only worker: nobody steals.
+  bool solo = false;       // The only thread worker: nobody steals.
   std::uint8_t hooks = 0;  // kHook*.
-  std::uint8_t idle = 0;   // What a loop that dies must give back (panic.h).
-  bool replaced = false;   // The thread is to end, and another to take over.
+  std::uint8_t idle = 0;   // What a loop that dies must undo (panic.h).
+  bool replaced = false;   // The thread will end, and another will take over.
   std::uint32_t index = 0;
   std::uint32_t tick = 0;
   std::array<FreeSlot*, kSizeClasses> free{};
   std::array<std::uint32_t, kSizeClasses> free_count{};
-  std::uint64_t fresh_meter = 0;      // What a new task's Record::meter is.
-  Counter spent_ops, spent_spawns;    // By tasks whose account was in that word.
-  Counter not_inline, inline_opened;  // Spawns without such a word (or refused); words that became a Meter.
+  std::uint64_t fresh_meter = 0;      // The initial TaskRecord::meter of a new task.
+  Counter spent_ops, spent_spawns;    // Used by tasks with an inline meter.
+  Counter not_inline, inline_opened;  // Spawns without an inline meter (or refused); inline meters that became a Meter.
   Counter meters_ended;               // Tasks that ended with a Meter.
-  Fiber* spare = nullptr;             // Stacks that stand in the loop, ready to go on.
+  Fiber* spare = nullptr;             // Stacks that are suspended in the loop, ready to continue.
   std::uint32_t spare_count = 0;
   sync::Atomic<std::uint32_t>* cancel_epoch = nullptr;
-  ExceptionGlobals* exceptions = nullptr;            // This thread's.
-  sync::Atomic<std::uint64_t>* idle_word = nullptr;  // The parking lot's state: who sleeps and who searches.
+  ExceptionGlobals* exceptions = nullptr;            // Of this thread.
+  sync::Atomic<std::uint64_t>* idle_word = nullptr;  // The parking lot's word: sleepers and searchers.
   Fiber native;                                      // The thread's own stack.
   Counters counters;
   std::uint64_t random[4] = {};
 };
 
 // ---------------------------------------------------------------------------------------------------------- slow paths
-Record* allocate_slow(Worker* worker, std::uint8_t size_class, std::size_t bytes);
-void free_overflow(Worker* worker, std::uint8_t size_class);
-void wake_sleeper(Worker* worker);
-[[nodiscard]] bool scope_cancelled_slow(NurseryCore* scope, Record* task, std::uint32_t epoch);
+TaskRecord* allocate_slow(ThreadWorker* worker, std::uint8_t size_class, std::size_t bytes);
+void free_overflow(ThreadWorker* worker, std::uint8_t size_class);
+void wake_sleeper(ThreadWorker* worker);
+[[nodiscard]] bool scope_cancelled_slow(NurseryCore* scope, TaskRecord* task, std::uint32_t epoch);
 
-// Parks the current fiber. `publish(worker, argument)` runs after the switch, on whatever stack runs next: it makes
-// the wait visible to those who end it (typically: releases the lock under which the wait was queued) and returns true,
-// or false if the wait is over already. It must not touch `argument`'s target after it is visible and released.
-// Returns why the fiber was woken; kCancelled at once, without publishing, if `cancellable` and the task is cancelled
-// already -- the caller then undoes what it queued.
-// REQUIRES: in a task.
-using Publish = bool (*)(Worker*, void*);
-WakeReason park(Worker* worker, Publish publish, void* argument, bool cancellable, const char* waits_for,
+// Parks the current fiber. `publish(worker, argument)` runs after the switch, on the stack that runs next. It makes the
+// wait visible to the code that ends it (typically it releases the lock under which the wait was queued) and returns
+// true, or returns false if the wait is already over. It must not touch `argument`'s target after it is visible and
+// released. park() returns why the fiber was woken; if `cancellable` and the task is already cancelled, it returns
+// kCancelled at once, without publishing, and the caller undoes what it queued. REQUIRES: in a task.
+using Publish = bool (*)(ThreadWorker*, void*);
+WakeReason park(ThreadWorker* worker, Publish publish, void* argument, bool cancellable, const char* waits_for,
                 TaskState state = TaskState::kBlocked);
-// Makes the wake-up this caller's: true for exactly one caller a wait. Then schedule() it.
-// REQUIRES: the wait is published (the caller holds the lock that `publish` released, or read what it wrote), and is
-// taken back under the same lock before the fiber goes on, so that no caller is late.
+// Claims the wake-up: true for exactly one caller per wait, which must then schedule() the fiber.
+// REQUIRES: the wait is published (the caller holds the lock that `publish` released, or has read what it wrote), and
+// is withdrawn under the same lock before the fiber continues, so that no caller is late.
 bool claim_wake(Fiber* fiber, WakeReason reason);
-// Queues a claimed fiber: on this worker's deque, or from outside on the runtime's inject list.
-void schedule(RuntimeCore* runtime, Fiber* fiber);
-inline bool wake(RuntimeCore* runtime, Fiber* fiber, WakeReason reason) {
+// Queues a claimed fiber: on the deque of this thread worker, or from outside on the inject list of the fiber's
+// runtime.
+void schedule(Fiber* fiber);
+inline bool wake(Fiber* fiber, WakeReason reason) {
   if (!claim_wake(fiber, reason)) return false;
-  schedule(runtime, fiber);
+  schedule(fiber);
   return true;
 }
 
 // ---------------------------------------------------------------------------------------------------------- inlined
-// A pointer, or null and why.
+// A pointer, or null and the error.
 template <class P>
 struct ErrorOr {
   P pointer;
@@ -317,7 +318,7 @@ struct ErrorOr {
 };
 
 template <class R>
-[[gnu::always_inline]] inline R* allocate_record(Worker* worker) {
+[[gnu::always_inline]] inline R* allocate_record(ThreadWorker* worker) {
   constexpr std::uint8_t kClass = size_class_of(sizeof(R));
   static_assert(alignof(R) <= 64);
 #if !ROTA_ASAN
@@ -332,9 +333,9 @@ template <class R>
   return reinterpret_cast<R*>(allocate_slow(worker, kClass, sizeof(R)));
 }
 
-void free_slow(Worker* worker, Record* record);
+void free_slow(TaskRecord* record);
 
-[[gnu::always_inline]] inline void free_record(Worker* worker, Record* record) {
+[[gnu::always_inline]] inline void free_record(ThreadWorker* worker, TaskRecord* record) {
   [[maybe_unused]] const std::uint8_t size_class = record->size_class;
 #if !ROTA_ASAN
   if (worker != nullptr && size_class < kSizeClasses) [[likely]] {
@@ -346,18 +347,18 @@ void free_slow(Worker* worker, Record* record);
     return;
   }
 #endif
-  free_slow(worker, record);
+  free_slow(record);
 }
 
-inline void set_state(Record* record, TaskState to) {
+inline void set_state(TaskRecord* record, TaskState to) {
   ROTA_DASSERT(legal_transition(record->state.load(std::memory_order_relaxed), to), "task ", record->id, " from ",
                static_cast<int>(record->state.load(std::memory_order_relaxed)), " to ", static_cast<int>(to));
-  // Release, partner: the acquire loads of a handle's poll() and get(): the result is there before its state.
+  // Release, partner: the acquire loads of a handle's poll() and get(): the result is visible before its state.
   record->state.store(to, std::memory_order_release);
 }
 
-// Is anything around `scope` cancelled? One compare while nothing was cancelled since `scope` was last asked.
-inline bool scope_cancelled(Worker* worker, NurseryCore* scope, Record* task) {
+// True if `scope` or anything around it is cancelled. One comparison if nothing was cancelled since the last call.
+inline bool scope_cancelled(ThreadWorker* worker, NurseryCore* scope, TaskRecord* task) {
   // seq_cst, partner: the cancellers' increment of the epoch; see Parking above.
   const std::uint32_t epoch = worker->cancel_epoch->load(std::memory_order_seq_cst);
   if (scope->seen_epoch.load(std::memory_order_relaxed) == epoch && task->cancel.load(std::memory_order_relaxed) == 0)
@@ -366,38 +367,40 @@ inline bool scope_cancelled(Worker* worker, NurseryCore* scope, Record* task) {
   }
   return scope_cancelled_slow(scope, task, epoch);
 }
-// Is a task cancelled before it has run?
-inline bool cancelled_before_run(Worker* worker, Record* task) { return scope_cancelled(worker, task->nursery, task); }
-// Is the current task cancelled, or the innermost scope that it has open?
-inline bool cancelled_now(Worker* worker) {
+// True if a task is cancelled before it has run.
+inline bool cancelled_before_run(ThreadWorker* worker, TaskRecord* task) {
+  return scope_cancelled(worker, task->nursery, task);
+}
+// True if the current task, or its innermost open scope, is cancelled.
+inline bool cancelled_now(ThreadWorker* worker) {
   Fiber* fiber = worker->fiber;
   NurseryCore* scope = fiber->scope;
   if (scope == nullptr || scope->owner_task != fiber->task) scope = fiber->task->nursery;
   return scope_cancelled(worker, scope, fiber->task);
 }
 
-// New work is in this worker's deque: somebody asleep may have to be told.
-[[gnu::always_inline]] inline void notify_work(Worker* worker) {
-  light_fence();  // Partner: the heavy_fence() of a worker that goes to sleep.
+// Work was pushed onto the deque of this thread worker: wakes a sleeping one if necessary.
+[[gnu::always_inline]] inline void notify_work(ThreadWorker* worker) {
+  light_fence();  // Partner: the heavy_fence() of a thread worker that goes to sleep.
   const std::uint64_t idle = worker->idle_word->load(std::memory_order_relaxed);
-  // Low half: sleepers. High half: searchers. Wake one only when nobody searches already.
+  // Low half: sleepers. High half: searchers. Wake one only if nobody is searching.
   if (idle != 0 && (idle >> 32) == 0) [[unlikely]]
     wake_sleeper(worker);
 }
 
-[[gnu::always_inline]] inline Item pop_item(Worker* worker) {
+[[gnu::always_inline]] inline Item pop_item(ThreadWorker* worker) {
   return worker->solo ? worker->deque.pop<true>() : worker->deque.pop<false>();
 }
 
-inline void run_after_switch(Worker* worker) {
+inline void run_after_switch(ThreadWorker* worker) {
   if (AfterSwitch after = worker->after; after != nullptr) {
     worker->after = nullptr;
     after(worker, worker->after_argument);
   }
 }
 
-// Switches to `to`; returns when somebody switches back. The worker may be another one then.
-[[gnu::always_inline]] inline void switch_fibers(Worker* worker, Fiber* from, Fiber* to);
+// Switches to `to`; returns when another fiber switches back, possibly on another thread worker.
+[[gnu::always_inline]] inline void switch_fibers(ThreadWorker* worker, Fiber* from, Fiber* to);
 
 }  // namespace rota::fiber::detail
 

@@ -1,7 +1,7 @@
-// The worker's own queue: a Chase-Lev deque that grows.
+// The deque of a thread worker: a Chase-Lev deque that grows.
 //
 // The owner pushes and pops at the bottom (LIFO) and may take from the top (FIFO); any thread may steal from the top.
-// Items are words; 0 is no item.
+// Items are words; 0 means no item.
 //
 // Invariants:
 //   (1) top_ never decreases, and an item leaves through the top only by a compare-exchange of top_ from its index
@@ -9,13 +9,13 @@
 //   (2) pop() takes index b without a compare-exchange only if it read top_ < b *after* it had published
 //       bottom_ = b. Both are seq_cst, as are a thief's reads of top_ and then bottom_: in their single order either
 //       the owner sees the thief's raised top_, or the thief sees the lowered bottom_. Hence (1) holds for pop too;
-//       the last item, where b == top_, is fought for by compare-exchange.
+//       for the last item, where b == top_, a compare-exchange decides.
 //   (3) A slot is written again only for index + capacity, which the owner pushes only when top_ > index: a thief
 //       that read the old content fails its compare-exchange.
-//   (4) Grown-out buffers live until the deque does, so a slow thief reads old memory, never freed memory.
+//   (4) Replaced buffers live as long as the deque, so a slow thief reads old memory, never freed memory.
 //
-// With `kSolo` (a runtime with one worker: nobody steals) the same operations run without locked instructions.
-// Thread safety: push, pop, take_top and peek by the owner; steal and size_hint by anyone.
+// With `kSolo` (a runtime with one thread worker: nobody steals) the operations need no locked instructions.
+// Thread safety: push, pop, take_top and peek by the owner; steal and size_hint by any thread.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +53,7 @@ class Deque {
     if (b >= limit_) [[unlikely]]
       buffer = make_room(b, buffer);
     buffer->slot(b).store(item, std::memory_order_relaxed);
-    // Release, partner: steal()'s load of bottom_. It publishes the slot and what the item points to.
+    // Release, partner: steal()'s load of bottom_. It publishes the slot and the object that the item points to.
     bottom_.store(b + 1, std::memory_order_release);
   }
 
@@ -67,17 +67,17 @@ class Deque {
       bottom_.store(b, std::memory_order_relaxed);
       return buffer_.load(std::memory_order_relaxed)->slot(b).load(std::memory_order_relaxed);
     } else {
-      // top_ only grows: if even this old value says empty, it is.
+      // top_ only grows: if even this old value means empty, the deque is empty.
       if (top_.load(std::memory_order_relaxed) > b) return T{};
       return pop_shared(b);
     }
   }
 
-  // Takes the newest item if it is `item`; cheaper than looking first.
+  // Takes the newest item if it is `item`; cheaper than peek() and pop().
   template <bool kSolo = false>
   bool pop_if(T item) {
     const std::int64_t b = bottom_.load(std::memory_order_relaxed) - 1;
-    // A slot keeps its content when it is stolen; pop_shared() finds that out.
+    // A slot keeps its content when it is stolen; pop_shared() detects that.
     if (buffer_.load(std::memory_order_relaxed)->slot(b).load(std::memory_order_relaxed) != item) return false;
     if constexpr (kSolo) {
       if (top_.load(std::memory_order_relaxed) > b) return false;
@@ -88,14 +88,14 @@ class Deque {
     }
   }
 
-  // The newest item without taking it, or 0. Only its identity may be used: it may be gone already.
+  // The newest item without taking it, or 0. Only its identity may be used: it may already be gone.
   T peek() const {
     const std::int64_t b = bottom_.load(std::memory_order_relaxed) - 1;
     if (top_.load(std::memory_order_relaxed) > b) return T{};
     return buffer_.load(std::memory_order_relaxed)->slot(b).load(std::memory_order_relaxed);
   }
 
-  // The oldest item, taken by the owner, or 0. Loses no race silently: it tries again until it wins or is empty.
+  // Takes the oldest item on behalf of the owner, or returns 0. Repeats until it wins the race or the deque is empty.
   template <bool kSolo = false>
   T take_top() {
     const std::int64_t b = bottom_.load(std::memory_order_relaxed);
@@ -106,7 +106,7 @@ class Deque {
         top_.store(t + 1, std::memory_order_relaxed);
         return item;
       } else {
-        // bottom_ is the owner's own, so only other thieves compete, and (1) settles that.
+        // Only the owner changes bottom_, so only thieves compete, and (1) decides.
         if (top_.compare_exchange_strong(t, t + 1, std::memory_order_seq_cst, std::memory_order_relaxed)) return item;
       }
     }
@@ -115,7 +115,7 @@ class Deque {
 
   struct Stolen {
     T item{};
-    bool retry = false;  // Another thief or the owner won this round; there may be more.
+    bool retry = false;  // Another thief or the owner won this round; there may be more items.
   };
   Stolen steal() {
     std::int64_t t = top_.load(std::memory_order_seq_cst);
@@ -131,7 +131,7 @@ class Deque {
     return {item, false};
   }
 
-  // How many items there seem to be; exact for the owner when nobody steals.
+  // The apparent number of items; exact for the owner if nobody steals.
   [[nodiscard]] std::size_t size_hint() const {
     const std::int64_t t = top_.load(std::memory_order_relaxed);
     const std::int64_t b = bottom_.load(std::memory_order_relaxed);
@@ -159,7 +159,7 @@ class Deque {
   static_assert(alignof(sync::Atomic<T>) <= alignof(Buffer));
 
   T pop_shared(std::int64_t b) {
-    // An exchange rather than a store: the same locked instruction, and seq_cst by itself (2).
+    // An exchange instead of a store: the same locked instruction, and seq_cst by itself (2).
     bottom_.exchange(b, std::memory_order_seq_cst);
     std::int64_t t = top_.load(std::memory_order_seq_cst);
     if (t < b) [[likely]]
@@ -169,7 +169,7 @@ class Deque {
       item = buffer_.load(std::memory_order_relaxed)->slot(b).load(std::memory_order_relaxed);
       if (!top_.compare_exchange_strong(t, t + 1, std::memory_order_seq_cst, std::memory_order_relaxed)) item = T{};
     }
-    // Release, partner: steal()'s load of bottom_: it may see this store and then read a slot pushed before it.
+    // Release, partner: steal()'s load of bottom_, which may see this store and then read a slot pushed before it.
     bottom_.store(b + 1, std::memory_order_release);
     return item;
   }

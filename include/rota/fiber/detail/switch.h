@@ -1,4 +1,4 @@
-// switch_fibers(): switch_stacks() with the sanitizers told. Included by core.h.
+// switch_fibers(): switch_stacks() with the reports to the sanitizers. Included by core.h.
 #pragma once
 
 #include "rota/fiber/detail/core.h"
@@ -12,7 +12,7 @@
 
 namespace rota::fiber::detail {
 
-[[gnu::always_inline]] inline void switch_fibers(Worker* worker, Fiber* from, Fiber* to) {
+[[gnu::always_inline]] inline void switch_fibers(ThreadWorker* worker, Fiber* from, Fiber* to) {
   worker->fiber = to;
   const ExceptionGlobals exceptions = *worker->exceptions;
   const bool handling = exceptions.caught != nullptr || exceptions.uncaught != 0;
@@ -29,7 +29,7 @@ namespace rota::fiber::detail {
 #if ROTA_ASAN
   __sanitizer_finish_switch_fiber(from->fake_stack, nullptr, nullptr);
 #endif
-  Worker* resumed = current_worker();
+  ThreadWorker* resumed = current_worker();
   if (handling) [[unlikely]] {
     *resumed->exceptions = exceptions;
   }

@@ -1,12 +1,12 @@
-// Those who wait at a channel or a lock, in their order.
+// The queue of fibers that wait at a channel or a lock.
 //
-// A waiter lives in the frame of the fiber that waits. It is queued and taken out under the lock of what it waits for,
-// and so it is never found after it is gone:
-//   - whoever ends the wait takes it out, then claims the fiber (claim_wake), and only as the claimer writes `outcome`
-//     and the value: until it is scheduled, nobody resumes the fiber, and its frame stays;
-//   - one that was cancelled or has timed out is claimed by somebody else. It takes itself out, under the lock, before
-//     it goes on. Whoever finds it before that fails to claim it, forgets it, and goes on to the next.
-// So a value goes to a waiter if and only if its claimer is the one with the value.
+// A Waiter lives in the frame of the waiting fiber. It is added and removed under the lock of the object that it waits
+// for, so nobody finds it after it is gone:
+//   - the thread that ends the wait removes it, then claims the fiber (claim_wake), and only as the claimer writes
+//     `outcome` and the value: until it is scheduled, nobody resumes the fiber, and its frame stays valid;
+//   - a waiter that was cancelled or timed out is claimed by another thread. The fiber removes it, under the lock,
+//     before it continues. A thread that finds it before that fails to claim it, and takes the next one.
+// So a value is passed to a waiter if and only if the thread that has the value claimed it.
 #pragma once
 
 #include <cstddef>
@@ -16,24 +16,24 @@
 
 namespace rota::fiber::detail {
 
-// How a wait ended that was claimed with WakeReason::kDone.
+// How a wait that was claimed with WakeReason::kDone ended.
 enum class WaitOutcome : std::uint8_t {
   kNone,
   kDone,
   kClosed,
-  kAgain,  // Nothing was handed over: try again.
+  kAgain,  // Nothing was passed: try again.
 };
 
 struct Waiter {
   Fiber* fiber = nullptr;
   Waiter* next = nullptr;
   Waiter* previous = nullptr;
-  void* value = nullptr;  // What it sends, or where it receives.
+  void* value = nullptr;  // The value to send, or where to receive.
   bool queued = false;
   WaitOutcome outcome = WaitOutcome::kNone;
 };
 
-// First in, first out. Thread safety: under the lock of whoever has it.
+// First in, first out. Thread safety: under the lock of the object that owns it.
 class WaitQueue {
  public:
   [[nodiscard]] bool empty() const { return first_ == nullptr; }
@@ -49,11 +49,11 @@ class WaitQueue {
     (waiter->next == nullptr ? last_ : waiter->next->previous) = waiter->previous;
     waiter->queued = false;
   }
-  // The oldest whose wake-up is the caller's now, or null. It is out of the queue.
+  // Removes the oldest waiter whose wake-up the caller could claim, or returns null.
   Waiter* take() {
     while (Waiter* waiter = first_) {
       remove(waiter);
-      // The usual case of claim_wake(), in place.
+      // The usual case of claim_wake(), inlined.
       std::uint32_t waiting = kWaiting;
       if (waiter->fiber->claim.compare_exchange_strong(waiting, kWoken, std::memory_order_acq_rel)) [[likely]] {
         waiter->fiber->reason = WakeReason::kDone;
@@ -69,7 +69,7 @@ class WaitQueue {
   Waiter* last_ = nullptr;
 };
 
-// Waiters that were claimed and are to be scheduled once the lock is released.
+// Claimed waiters that are to be scheduled after the lock is released.
 class Woken {
  public:
   void add(Waiter* waiter, WaitOutcome outcome) {

@@ -1,0 +1,60 @@
+// An attempt, and how it ended as its worker saw it. The same value is in the worker's final report, in the brain's
+// command and on the screen.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "model/enum_names.h"
+#include "rota/model/fields.h"
+#include "rota/model/ids.h"
+
+namespace rota::model {
+
+// One attempt at one task.
+struct AttemptId {
+  TaskId task{};
+  AttemptNumber attempt{};
+  ROTA_FIELDS(task, attempt)
+  friend auto operator<=>(const AttemptId&, const AttemptId&) = default;
+};
+
+enum class AttemptEnd : std::uint8_t {
+  kSucceeded,
+  kFailed,
+  kCancelled,
+  kPreempted,  // It stopped at a checkpoint, or before it started, and may run again elsewhere.
+};
+ROTA_ENUM_NAMES(AttemptEnd, kPreempted, "succeeded", "failed", "cancelled", "preempted")
+
+// Why an attempt or a task failed. A worker reports the first three; the brain finds the others.
+enum class FailureKind : std::uint8_t {
+  kError,        // The program's or the handler's own error.
+  kMemory,       // It was killed for memory.
+  kTimeout,      // It ran longer than its timeout.
+  kWorkerLost,   // Its worker died.
+  kReference,    // One of its references does not resolve.
+  kUnplaceable,  // No live worker could run it for longer than the grace period.
+};
+ROTA_ENUM_NAMES(FailureKind, kUnplaceable, "error", "memory", "timeout", "worker_lost", "reference", "unplaceable")
+
+struct AttemptOutcome {
+  AttemptEnd end = AttemptEnd::kFailed;
+  FailureKind failure = FailureKind::kError;  // kFailed.
+  bool final = false;                         // kFailed: another attempt would fail as well.
+  std::string message{};                      // For people; empty for a plain success.
+  std::string result{};                       // kSucceeded: JSON; empty is null.
+  // Wall time at the worker. Both are 0 if the attempt ended before it started.
+  std::int64_t started_ns = 0;
+  std::int64_t ended_ns = 0;
+  std::int64_t cpu_us = 0;         // Processor time of a program.
+  std::int64_t max_rss_bytes = 0;  // Largest resident set of a program.
+  std::string log_path{};          // Where its output is on the worker; empty: it wrote none.
+  bool reused = false;             // Nothing was run: the result is that of an earlier success (`cache`).
+  std::string cache_note{};        // Why it was run or not; empty unless its stage has `cache`.
+  ROTA_FIELDS(end, failure, final, message, result, started_ns, ended_ns, cpu_us, max_rss_bytes, log_path, reused,
+              cache_note)
+  friend auto operator<=>(const AttemptOutcome&, const AttemptOutcome&) = default;
+};
+
+}  // namespace rota::model

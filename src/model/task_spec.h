@@ -1,0 +1,67 @@
+// What a worker runs: a program, or a C++ handler of a registered type.
+//
+// The same value goes from the workflow file through the brain and the bus to the worker. In a workflow's template its
+// texts may contain references (`${...}`, reference.h); the brain resolves them before it sends the task to a worker.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rota/model/fields.h"
+
+namespace rota::model {
+
+// An environment variable.
+struct Variable {
+  std::string name{};
+  std::string value{};
+  ROTA_FIELDS(name, value)
+  friend auto operator<=>(const Variable&, const Variable&) = default;
+};
+
+// Limits of one attempt of a program. 0: no limit, or the worker's default.
+struct ProgramLimits {
+  std::int64_t cpu_time_ms = 0;
+  std::int64_t memory_bytes = 0;
+  std::int64_t open_files = 0;
+  std::int64_t processes = 0;
+  std::int64_t output_bytes = 0;  // How much of its output is kept.
+  ROTA_FIELDS(cpu_time_ms, memory_bytes, open_files, processes, output_bytes)
+  friend auto operator<=>(const ProgramLimits&, const ProgramLimits&) = default;
+};
+
+struct ProgramSpec {
+  std::string shell{};                   // Text for `/bin/sh -c`; or
+  std::vector<std::string> arguments{};  // the program and its arguments. Exactly one of the two is given.
+  std::vector<Variable> environment{};   // Names are unique.
+  std::string directory{};               // Where it runs; empty: where the worker runs.
+  ProgramLimits limits{};
+  std::optional<std::int64_t> grace_ms{};  // Between TERM and KILL; none: the worker's default.
+  ROTA_FIELDS(shell, arguments, environment, directory, limits, grace_ms)
+  friend auto operator<=>(const ProgramSpec&, const ProgramSpec&) = default;
+};
+
+// A task with this does not run again while its specification, its inputs and its files are unchanged (C-1).
+struct CacheSpec {
+  std::vector<std::string> files{};    // Patterns of the files that it reads, and
+  std::vector<std::string> outputs{};  // of those that it makes.
+  std::string directory{};             // Where they are; empty: where the program runs.
+  ROTA_FIELDS(files, outputs, directory)
+  friend auto operator<=>(const CacheSpec&, const CacheSpec&) = default;
+};
+
+struct TaskSpec {
+  std::string type{};                    // "shell", "sft", ...: the handler's type; what a fixed pipeline goes by.
+  std::optional<ProgramSpec> program{};  // None: the task runs the worker's handler for `type`.
+  std::string inputs = "{}";             // A JSON object.
+  std::string checkpoint{};              // JSON: the last checkpoint of an earlier attempt; empty: none.
+  std::int64_t timeout_ms = 0;           // Of one attempt; 0: none.
+  std::optional<CacheSpec> cache{};
+  ROTA_FIELDS(type, program, inputs, checkpoint, timeout_ms, cache)
+  friend auto operator<=>(const TaskSpec&, const TaskSpec&) = default;
+};
+
+}  // namespace rota::model

@@ -1,0 +1,377 @@
+#include "worker/program.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+#include <optional>
+#include <span>
+
+#include "base/json_text.h"
+#include "rota/fiber/blocking.h"
+#include "rota/fiber/cancel.h"
+#include "rota/fiber/file.h"
+#include "rota/fiber/time.h"
+#include "worker/output_stream.h"
+#include "worker/owned_fd.h"
+#include "worker/poll_set.h"
+#include "worker/task_check.h"
+
+namespace rota::worker {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+namespace {
+
+constexpr std::size_t kVariableMost = 64 * 1024;  // JSON in a variable; the system accepts 128 KiB.
+constexpr milliseconds kFlushAfter{200};          // How much output, in time, may be lost when a worker is killed.
+constexpr milliseconds kDrainFor{500};            // How long output is read after the end if a process holds the pipe.
+constexpr std::uint32_t kBadLinesReported = 10;
+constexpr std::string_view kResultSuffix = ".result.json";
+constexpr std::string_view kInputsSuffix = ".inputs.json";
+constexpr std::string_view kCheckpointSuffix = ".checkpoint.json";
+
+enum Tag : unsigned { kOut, kErr, kLines, kProcess };
+
+// "0,3": the numbers of the devices.
+std::string device_list(model::DeviceSet devices) {
+  std::string list;
+  for (unsigned i = 0; i < model::kMostDevices; ++i) {
+    if ((devices >> i & 1) != 0) list += (list.empty() ? "" : ",") + std::to_string(i);
+  }
+  return list;
+}
+
+}  // namespace
+
+// The pipes of a program, and what is read from them.
+struct ProgramRun::Streams {
+  Streams(std::string path, std::uint64_t limit) : kept(std::move(path), limit) {}
+
+  ProgramPipe pipes[3];  // By tag.
+  KeptOutput kept;
+  LastLine last_out;
+  LastLine last_err;
+  LineReader lines;
+};
+
+ProgramRun::ProgramRun(GuardPool& guards, const ProgramPlace& place, ProgramRequest request, ProgramEvents& events)
+    : guards_(guards),
+      place_(place),
+      request_(std::move(request)),
+      grace_(request_.spec.program && request_.spec.program->grace_ms ? milliseconds(*request_.spec.program->grace_ms)
+                                                                      : place.grace),
+      events_(events) {}
+ProgramRun::~ProgramRun() = default;
+
+std::string ProgramRun::path_of(std::string_view suffix) const {
+  return place_.directory + "/" + std::to_string(request_.id.task.value()) + "-" +
+         std::to_string(request_.id.attempt.value()) + std::string(suffix);
+}
+
+// Small JSON is passed in the variable NAME; larger JSON in a file, whose path is in NAME_FILE.
+Result<void> ProgramRun::variable_or_file(const std::string& name, const std::string& json,
+                                          std::map<std::string, std::string, std::less<>>* environment) const {
+  if (json.size() <= kVariableMost) {
+    (*environment)[name] = json;
+    return {};
+  }
+  std::string path = path_of(name == "ROTA_INPUTS" ? kInputsSuffix : kCheckpointSuffix);
+  ROTA_TRY(fiber::write_file(path, json));
+  (*environment)[name + "_FILE"] = std::move(path);
+  return {};
+}
+
+Result<ProcessSpec> ProgramRun::process_spec() const {
+  if (!request_.spec.program) {
+    return Error{ErrorCode::kInvalidArgument, "the task has no program; give the stage a `run`"};
+  }
+  const model::ProgramSpec& program = *request_.spec.program;
+  ProcessSpec process;
+  process.arguments = program.shell.empty() ? program.arguments : shell_arguments(program.shell);
+  process.directory = program.directory;
+  process.cgroup = place_.cgroup;
+  process.grace = grace_;
+  process.stand_by = request_.stand_by;
+  process.id = request_.id;
+  process.held = request_.resources;
+  process.timeout = milliseconds(request_.spec.timeout_ms);
+  process.limits = program.limits;
+
+  std::map<std::string, std::string, std::less<>> environment;  // The variables of this task.
+  for (const auto& [name, value] : program.environment) environment.insert_or_assign(name, value);
+  if (place_.has_devices) environment.insert_or_assign("CUDA_VISIBLE_DEVICES", device_list(request_.resources.devices));
+  environment["ROTA_TASK"] = std::to_string(request_.id.task.value());
+  environment["ROTA_ATTEMPT"] = std::to_string(request_.id.attempt.value());
+  environment["ROTA_RESULT"] = path_of(kResultSuffix);
+  environment["ROTA_FD"] = std::to_string(guard::kProgressFd);
+  const model::ResourceUse& held = request_.resources;
+  if (held.cpu_millis != 0) environment["ROTA_CPUS"] = std::to_string((held.cpu_millis + 999) / 1000);
+  if (held.memory_bytes != 0) environment["ROTA_MEMORY_BYTES"] = std::to_string(held.memory_bytes);
+  ROTA_TRY(variable_or_file("ROTA_INPUTS", request_.spec.inputs, &environment));
+  if (!request_.spec.checkpoint.empty()) {
+    ROTA_TRY(variable_or_file("ROTA_CHECKPOINT", request_.spec.checkpoint, &environment));
+  }
+  process.environment.reserve(place_.environment.size() + environment.size());
+  for (const std::string& entry : place_.environment) {
+    // ROTA_ variables describe this task only, even if this worker itself runs as a task's program.
+    if (entry.starts_with("ROTA_")) continue;
+    const std::size_t equals = entry.find('=');
+    if (equals != std::string::npos && !environment.contains(std::string_view(entry).substr(0, equals))) {
+      process.environment.push_back(entry);
+    }
+  }
+  for (const auto& [name, value] : environment) process.environment.push_back(name + "=" + value);
+  return process;
+}
+
+Result<void> ProgramRun::launch(const ProcessSpec& spec, Streams& streams) {
+  ::unlink(path_of(kResultSuffix).c_str());  // It may be left from an earlier life of this worker.
+  for (ProgramPipe& pipe : streams.pipes) {
+    ROTA_TRY_ASSIGN(pipe, ProgramPipe::make());
+  }
+  ROTA_TRY_ASSIGN(std::unique_ptr<Process> process,
+                  Process::launch(guards_, spec,
+                                  {streams.pipes[kOut].write_end.fd, streams.pipes[kErr].write_end.fd,
+                                   streams.pipes[kLines].write_end.fd}));
+  for (ProgramPipe& pipe : streams.pipes) pipe.write_end.reset();
+  const std::lock_guard lock(mutex_);
+  process_ = std::move(process);
+  // Requests that came before there was a process.
+  if (paused_) process_->pause();
+  if (go_requested_ && spec.stand_by) process_->go();
+  if (terminate_requested_) process_->terminate(grace_);
+  return {};
+}
+
+// Serves the program until it has ended and its pipes are closed.
+Result<ProcessEnd> ProgramRun::serve(Streams& streams) {
+  ROTA_TRY_ASSIGN(PollSet set, PollSet::make());
+  for (const unsigned tag : {kOut, kErr, kLines}) ROTA_TRY(set.add(streams.pipes[tag].read_end.native(), tag));
+  ROTA_TRY(set.add(process_->native(), kProcess));
+  const auto line = [this](Result<Line> l) { take_line(std::move(l)); };
+  std::optional<Result<ProcessEnd>> end;
+  int open_pipes = 3;
+  nanoseconds drain_until = nanoseconds::max();
+  nanoseconds flush_at = nanoseconds::max();
+  std::optional<OutputStream> stream;
+  if (place_.stream_output) {
+    stream.emplace([this](bool from_stderr, std::string bytes, std::uint64_t dropped) {
+      events_.on_output(from_stderr, std::move(bytes), dropped);
+    });
+  }
+  char buffer[16 * 1024];
+  while (!end || open_pipes > 0) {
+    nanoseconds next = std::min(drain_until, flush_at);
+    if (progress_new_) next = std::min(next, progress_at_ + Executor::kProgressEvery);
+    if (stream) next = std::min(next, stream->due());
+    const Result<unsigned> waited = set.wait(fiber::Deadline::at(next));
+    if (!waited.ok() && waited.code() != ErrorCode::kDeadlineExceeded) return waited.error();
+    const unsigned ready = waited.ok() ? *waited : 0;
+    for (const unsigned tag : {kOut, kErr, kLines}) {
+      if ((ready & (1U << tag)) == 0) continue;
+      const int fd = streams.pipes[tag].read_end.native();
+      const ssize_t size = ::read(fd, buffer, sizeof buffer);
+      if (size < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+      if (size <= 0) {
+        set.remove(fd);
+        streams.pipes[tag].read_end = {};
+        --open_pipes;
+        continue;
+      }
+      const std::string_view bytes(buffer, static_cast<std::size_t>(size));
+      if (tag == kLines) {
+        streams.lines.feed(bytes, line);
+      } else {
+        (tag == kOut ? streams.last_out : streams.last_err).feed(bytes);
+        streams.kept.append(bytes);
+        if (stream) stream->feed(tag == kErr, bytes, fiber::now());
+      }
+    }
+    const nanoseconds now = fiber::now();
+    if ((ready & (1U << kProcess)) != 0) {
+      end = process_->wait();
+      if (end->code() == ErrorCode::kCancelled) return end->error();
+      set.remove(process_->native());
+      drain_until = now + kDrainFor;
+    }
+    if (stream) stream->send_due(now);
+    if (flush_at <= now) streams.kept.flush();
+    if (!streams.kept.is_dirty()) {
+      flush_at = nanoseconds::max();
+    } else if (flush_at == nanoseconds::max()) {
+      flush_at = now + kFlushAfter;
+    }
+    report_progress(false);
+    if (drain_until <= now) break;
+    ROTA_TRY(fiber::check_cancelled());  // A program that writes without a pause is always ready.
+  }
+  if (stream) stream->finish();
+  streams.lines.finish(line);
+  report_progress(true);
+  return std::move(*end);
+}
+
+void ProgramRun::report_progress(bool last) {
+  if (!progress_new_) return;
+  const nanoseconds now = fiber::now();
+  if (!last && now < progress_at_ + Executor::kProgressEvery) return;
+  progress_at_ = now;
+  progress_new_ = false;
+  events_.on_progress(permille_, progress_text_);
+}
+
+void ProgramRun::take_line(Result<Line> line) {
+  if (!line.ok()) {
+    // Reported up to a bound: a program that writes something else there would fill the log.
+    if (++bad_lines_ <= kBadLinesReported) events_.on_log(line.error().message);
+    if (bad_lines_ == kBadLinesReported)
+      events_.on_log("on $ROTA_FD: further lines that cannot be read are not reported");
+    return;
+  }
+  switch (line->kind) {
+    case Line::Kind::kProgress:
+      permille_ = line->permille;
+      progress_text_ = std::move(line->text);
+      progress_new_ = true;
+      break;
+    case Line::Kind::kCheckpoint:
+      events_.on_checkpoint(line->text);
+      break;
+    case Line::Kind::kCheckpointFile:
+      events_.on_checkpoint("{\"file\":" + json_string(line->text) + "}");
+      break;
+    case Line::Kind::kLog:
+      events_.on_log(line->text);
+      break;
+    case Line::Kind::kCache:
+      events_.on_cached(line->text + ":" + line->name);
+      break;
+  }
+}
+
+Result<std::string> ProgramRun::read_result(const LastLine& last_line, bool* file_found) const {
+  const std::string path = path_of(kResultSuffix);
+  // Without blocking, even if the program made it a pipe.
+  const OwnedFd file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW));
+  *file_found = file.fd >= 0 || errno != ENOENT;
+  struct stat status{};
+  if (file.fd >= 0 && ::fstat(file.fd, &status) == 0 && status.st_size > 0) {
+    if (!S_ISREG(status.st_mode))
+      return Error{ErrorCode::kInvalidArgument, "$ROTA_RESULT is not a regular file; write the result to a plain file"};
+    if (static_cast<std::uint64_t>(status.st_size) > place_.result_bytes) {
+      return Error{ErrorCode::kTooLarge,
+                   "the result in $ROTA_RESULT has " + std::to_string(status.st_size) + " bytes; at most " +
+                       std::to_string(place_.result_bytes) +
+                       " are allowed. Write large results to a file of your own and return its path"};
+    }
+    ROTA_TRY_ASSIGN(std::string text, fiber::read_file(path, place_.result_bytes));
+    if (Result<void> valid = check_json(text); !valid.ok()) {
+      return std::move(valid).take_error().in("the result in $ROTA_RESULT");
+    }
+    return text;
+  }
+  if (file.fd < 0 && *file_found) {
+    return Error{ErrorCode::kInvalidArgument, "$ROTA_RESULT cannot be read; it must be a regular file with JSON in it"};
+  }
+  const std::string_view last = last_line.line();
+  if (last.empty()) return std::string("null");
+  return check_json(last).ok() ? std::string(last) : json_string(last);
+}
+
+void ProgramRun::describe(const ProcessEnd& end, const ProcessSpec& spec, model::AttemptOutcome* outcome) const {
+  const bool start_known = end.started_at != nanoseconds(0);
+  const nanoseconds started = start_known ? end.started_at : request_.stand_by ? end.ended_at : requested_at_;
+  outcome->started_ns = request_.clock.at(started);
+  outcome->ended_ns = request_.clock.at(end.ended_at);
+  outcome->cpu_us = (end.user_time + end.system_time).count();
+  outcome->max_rss_bytes = end.max_rss_bytes;
+  if (end.kind == ProcessEnd::Kind::kTimedOut) outcome->failure = model::FailureKind::kTimeout;
+  if (end.kind == ProcessEnd::Kind::kOutOfMemory) outcome->failure = model::FailureKind::kMemory;
+  if (!end.success() || end.strays != 0) outcome->message = end.describe(spec);
+}
+
+Result<AttemptResult> ProgramRun::run() {
+  ROTA_TRY_ASSIGN(const ProcessSpec spec, process_spec());
+  const std::int64_t output_bytes = request_.spec.program->limits.output_bytes;
+  Streams streams(path_of(".log"), output_bytes > 0 ? static_cast<std::uint64_t>(output_bytes) : place_.output_bytes);
+  ROTA_TRY(launch(spec, streams));
+  const Result<ProcessEnd> end = serve(streams);
+  const KeptOutput::Summary output = streams.kept.finish();
+  if (!end.ok()) return end.error();
+  AttemptResult result;
+  result.next = end->next;
+  model::AttemptOutcome& outcome = result.outcome;
+  describe(*end, spec, &outcome);
+  bool result_file = true;
+  if (end->success()) {
+    Result<std::string> value = read_result(streams.last_out, &result_file);
+    if (value.ok()) {
+      outcome.end = model::AttemptEnd::kSucceeded;
+      outcome.result = std::move(*value);
+    } else {
+      outcome.message = value.error().message;
+    }
+  } else if (const std::string_view words = streams.last_err.line(); !words.empty()) {
+    outcome.message += "; its last words: " + printable(words, 200);
+  }
+  if (!output.written.ok()) {
+    events_.on_log("its output could not be kept: " + output.written.error().message);
+  } else if (output.total_bytes != 0) {
+    outcome.log_path = path_of(".log");
+  }
+  remove_files(result_file);
+  return result;
+}
+
+Result<AttemptResult> ProgramRun::wait() {
+  requested_at_ = fiber::now();
+  Result<AttemptResult> result = run();
+  if (result.ok() || result.code() == ErrorCode::kCancelled) return result;
+  // It could not start. A program that was terminated while it stood by has no times: it never tried.
+  AttemptResult failed;
+  failed.outcome.message = result.error().message;
+  if (result.code() != ErrorCode::kFailedPrecondition) {
+    const nanoseconds now = fiber::now();
+    failed.outcome.started_ns = request_.clock.at(request_.stand_by ? now : requested_at_);
+    failed.outcome.ended_ns = request_.clock.at(now);
+  }
+  return failed;
+}
+
+// Removes only files that may exist: most tasks have none of them.
+void ProgramRun::remove_files(bool result_file) const {
+  if (result_file) ::unlink(path_of(kResultSuffix).c_str());
+  if (request_.spec.inputs.size() > kVariableMost) ::unlink(path_of(kInputsSuffix).c_str());
+  if (request_.spec.checkpoint.size() > kVariableMost) ::unlink(path_of(kCheckpointSuffix).c_str());
+}
+
+void ProgramRun::terminate() {
+  const std::lock_guard lock(mutex_);
+  terminate_requested_ = true;
+  if (process_ != nullptr) process_->terminate(grace_);
+}
+
+void ProgramRun::pause() {
+  const std::lock_guard lock(mutex_);
+  paused_ = true;
+  if (process_ != nullptr) process_->pause();
+}
+
+void ProgramRun::resume() {
+  const std::lock_guard lock(mutex_);
+  paused_ = false;
+  if (process_ != nullptr) process_->resume();
+}
+
+void ProgramRun::go() {
+  const std::lock_guard lock(mutex_);
+  go_requested_ = true;
+  if (process_ != nullptr) process_->go();
+}
+
+}  // namespace rota::worker

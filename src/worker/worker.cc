@@ -1,0 +1,88 @@
+// rota::Worker: an engine with what it needs of this machine.
+#include "rota/worker.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "base/hash.h"
+#include "base/json_text.h"
+#include "base/sync.h"
+#include "rota/clock.h"
+#include "worker/engine.h"
+#include "worker/process_executor.h"
+
+namespace rota {
+
+namespace {
+
+// Lives of a worker under one name follow each other in different processes or within one. Wall time and process id
+// tell the former apart, and the counter tells the latter apart.
+model::Incarnation make_incarnation(std::int64_t wall_ns) {
+  static sync::Atomic<std::uint64_t> count{0};
+  const std::uint64_t number = hash_of(wall_ns, static_cast<std::int64_t>(::getpid()), count.fetch_add(1)).low;
+  return model::Incarnation(number == 0 ? 1 : number);
+}
+
+WorkerOptions with_resources(WorkerOptions options) {
+  model::Resources& resources = options.spec.resources;
+  if (!options.detect_resources) return options;
+  const model::Resources machine = machine_resources();
+  if (resources.cpu_millis == 0) resources.cpu_millis = machine.cpu_millis;
+  if (resources.memory_bytes == 0) resources.memory_bytes = machine.memory_bytes;
+  if (resources.gpus.empty()) resources.gpus = machine.gpus;
+  return options;
+}
+
+}  // namespace
+
+struct Worker::Parts {
+  explicit Parts(WorkerOptions given) : options(with_resources(std::move(given))), engine(options) {}
+
+  const WorkerOptions options;
+  // The engine's attempts use the executor and the cache, so these are destroyed after it.
+  std::unique_ptr<worker::ResultCache> cache;
+  std::unique_ptr<worker::Executor> executor;
+  worker::Engine engine;
+};
+
+Worker::Worker(WorkerOptions options) : parts_(std::make_unique<Parts>(std::move(options))) {}
+Worker::~Worker() = default;
+
+Result<void> Worker::handle(std::string type, TaskHandler handler) {
+  return parts_->engine.handle(std::move(type), std::move(handler));
+}
+
+Result<void> Worker::run(bus::WorkerEnd& bus) {
+  const WorkerOptions& options = parts_->options;
+  if (!options.cache_directory.empty() && parts_->cache == nullptr) {
+    std::error_code error;
+    const std::string path = std::filesystem::absolute(options.cache_directory, error).string();
+    if (error) {
+      return Error{ErrorCode::kIoError, "cannot use the directory '" + printable(options.cache_directory, 200) +
+                                            "' for results: " + error.message()};
+    }
+    parts_->cache = std::make_unique<worker::ResultCache>(path, options.cache_reuse);
+  }
+  if (options.spec.programs && parts_->executor == nullptr) {
+    ROTA_TRY_ASSIGN(parts_->executor,
+                    worker::ProcessExecutor::make({.directory = options.directory,
+                                                   .cgroup = options.cgroup,
+                                                   .grace = options.grace,
+                                                   .stream_output = options.stream_output,
+                                                   .has_devices = !options.spec.resources.gpus.empty()}));
+  }
+  const std::int64_t wall_ns = options.wall_ns ? *options.wall_ns : system_clock().wall().time_since_epoch().count();
+  return parts_->engine.run(bus,
+                            {.executor = parts_->executor.get(),
+                             .cache = parts_->cache.get(),
+                             .wall_ns = wall_ns,
+                             .incarnation = options.incarnation ? *options.incarnation : make_incarnation(wall_ns)});
+}
+
+void Worker::stop() { parts_->engine.stop(); }
+const model::WorkerSpec& Worker::spec() const { return parts_->engine.spec(); }
+
+}  // namespace rota

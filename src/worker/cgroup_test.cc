@@ -43,23 +43,24 @@ TEST(Cgroup, Usable) {
   Folder folder;
   const Result<std::string> plain = usable_cgroup(folder.path());
   ASSERT_EQ(plain.code(), ErrorCode::kNotFound);
-  EXPECT_NE(plain.error().message.find("not one of cgroup version 2"), std::string::npos);
+  EXPECT_NE(plain.error().message.find("does not belong to cgroup version 2"), std::string::npos);
   EXPECT_TRUE(usable_cgroup("auto").ok());
 }
 
-// Contract: U-3. In a real group: a daemon without session, group or environment of its command is killed with it, and
-// nothing is left of the group.
+// Contract: U-3. In a real group: a daemon that left session, group and environment of its program is killed with it,
+// and nothing is left of the group.
 TEST(Cgroup, RealGroup) {
   const char* given = std::getenv("ROTA_TEST_CGROUP");
-  if (given == nullptr) GTEST_SKIP() << "no cgroup directory in $ROTA_TEST_CGROUP";
+  if (given == nullptr) GTEST_SKIP() << "set $ROTA_TEST_CGROUP to a cgroup directory";
   in_runtime([given] {
     const std::string directory = usable_cgroup(given).value();
-    Guard guard;
+    GuardPool guards;
     ProcessSpec spec = testing::shell(
         "grep ^0:: /proc/self/cgroup; (setsid env -i sh -c 'echo up; exec /bin/sleep 1000' &) ; /bin/sleep 0.2");
     spec.cgroup = directory;
-    testing::Started other(guard, testing::shell("sleep 1000"));  // So that the guard does not know whose it is.
-    testing::Started started(guard, spec);
+    testing::Started other(
+        guards, testing::shell("sleep 1000"));  // So that the guard cannot tell which program the daemon belongs to.
+    testing::Started started(guards, spec);
     EXPECT_NE(started.line().find("/rota-"), std::string::npos);
     EXPECT_EQ(started.rest(), "up\n");
     EXPECT_TRUE(started->wait().value().success());

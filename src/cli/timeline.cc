@@ -67,7 +67,7 @@ void Timeline::see(const fleet::Record& record, const fleet::State& state) {
           said ? reported->message : "");
     }
   }
-  const Load now{record.wall_ns, static_cast<std::int64_t>(state.board().ready()), running_};
+  const Load now{record.wall_ns, static_cast<std::int64_t>(state.ready_tasks()), running_};
   if (!loads_.empty() && loads_.back().ready == now.ready && loads_.back().running == now.running) return;
   if (!loads_.empty() && loads_.back().at_ns == now.at_ns) loads_.pop_back();
   loads_.push_back(now);

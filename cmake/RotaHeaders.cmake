@@ -1,5 +1,23 @@
 # Every header compiles alone: for each one a file that includes it, twice, and nothing else, is compiled. A header that
 # is plain C as well (it has `__cplusplus` in it) is compiled as C too. `headers` is the target that does all of them.
+#
+# A header x.h that has `#pragma once` and is the first include of x.cc needs no such file: compiling x.cc already proves
+# that x.h compiles alone. This does not hold in a unity build, where other files may precede x.cc.
+
+# rota_proven_by_its_source(<header> <variable>): sets <variable> to whether the build of x.cc proves the header x.h.
+function(rota_proven_by_its_source header variable)
+  set(${variable} FALSE PARENT_SCOPE)
+  string(REGEX REPLACE "\\.h$" ".cc" source ${header})
+  if(ROTA_UNITY OR NOT EXISTS ${source})
+    return()
+  endif()
+  file(STRINGS ${source} first REGEX "^ *# *include" LIMIT_COUNT 1)
+  file(STRINGS ${header} guard REGEX "^#pragma once" LIMIT_COUNT 1)
+  cmake_path(GET header FILENAME name)
+  if(guard AND first MATCHES "/${name}\"")
+    set(${variable} TRUE PARENT_SCOPE)
+  endif()
+endfunction()
 
 # rota_check_headers(<target> ROOT <folder> HEADERS <file>... [LINK <library>...] [PUBLIC_ONLY])
 function(rota_check_headers target)
@@ -9,6 +27,10 @@ function(rota_check_headers target)
   endif()
   set(sources "")
   foreach(header IN LISTS arg_HEADERS)
+    rota_proven_by_its_source(${header} proven)
+    if(proven)
+      continue()
+    endif()
     cmake_path(RELATIVE_PATH header BASE_DIRECTORY ${arg_ROOT} OUTPUT_VARIABLE name)
     string(MAKE_C_IDENTIFIER ${name} stem)
     set(languages cc)
@@ -22,6 +44,9 @@ function(rota_check_headers target)
       list(APPEND sources ${source})
     endforeach()
   endforeach()
+  if(NOT sources)
+    return()
+  endif()
   add_library(${target} OBJECT EXCLUDE_FROM_ALL ${sources})
   if(arg_PUBLIC_ONLY)
     rota_target(${target} PUBLIC_ONLY)

@@ -1,7 +1,7 @@
 # One room, one library.
 #
 #   rota_room(<room> [DEPS <room>...] [NEEDS <library>...] [DEFINES <definition>...]
-#             [INTERLEAVE_SOURCES <file>...] [INTERNAL])
+#             [INTERLEAVE_SOURCES <file>...] [ALONE <file>...] [INTERNAL])
 #
 # makes rota_<room> (alias rota::<room>) from src/<room>/*.cc, *.c and *.S. By its name a file goes elsewhere:
 #   x_test.cc             all of a room's tests are one GoogleTest program, <room>_tests
@@ -11,7 +11,7 @@
 #   x_bench.cc            all of them are one Google Benchmark program, <room>_bench
 #   x_fuzz.cc             a libFuzzer program of its own, <room>_x_fuzz
 # DEPS are other rooms and must be allowed by src/rooms.txt; NEEDS are libraries of cmake/RotaSystemLibs.cmake, not seen
-# by users of the room. An INTERNAL room is for tests: it is built only with them, and never installed.
+# by users of the room. ALONE are files that a unity build must not compile together with others. An INTERNAL room is for tests: it is built only with them, and never installed.
 
 # Reads src/rooms.txt: sets ROTA_ROOMS (in order) and ROTA_MAY_USE_<room> for the caller.
 macro(rota_read_rooms)
@@ -28,6 +28,7 @@ endmacro()
 
 macro(rota_add_rooms)
   rota_read_rooms()
+  add_custom_target(rota_rooms)  # The libraries of all rooms.
   foreach(room IN LISTS ROTA_ROOMS)
     # The glob is there so that a new room is noticed by the next build.
     file(GLOB rota_room_list CONFIGURE_DEPENDS ${rota_SOURCE_DIR}/src/${room}/CMakeLists.txt)
@@ -61,20 +62,28 @@ function(rota_write_test_list)
   add_custom_target(tests_list)
 endfunction()
 
-# What every test includes is compiled once for a program with several files: a fourth of their compile time.
+# The headers that nearly every test includes are compiled once, for all test programs. A unity build has little use for it.
 function(rota_precompile_test target)
-  list(LENGTH ARGN count)
-  if(count GREATER 3)
-    target_precompile_headers(${target} PRIVATE <gtest/gtest.h> <algorithm> <chrono> <functional> <memory> <optional>
-      <string> <vector>)
-    if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-      target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # For ccache.
-    endif()
+  if(ROTA_UNITY STREQUAL ALL)
+    return()
+  endif()
+  if(NOT TARGET rota_test_headers)
+    set(source ${rota_BINARY_DIR}/rota_test_headers.cc)
+    file(CONFIGURE OUTPUT ${source} CONTENT "// Nothing: only the precompiled headers of this target are used.\n")
+    add_library(rota_test_headers OBJECT ${source})
+    rota_target(rota_test_headers TEST)
+    target_link_libraries(rota_test_headers PRIVATE GTest::gmock)
+    target_precompile_headers(rota_test_headers PRIVATE <gtest/gtest.h> <algorithm> <chrono> <functional> <memory>
+      <optional> <string> <thread> <vector>)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM rota_test_headers)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # For ccache.
   endif()
 endfunction()
 
 function(rota_room room)
-  cmake_parse_arguments(arg "INTERNAL" "" "DEPS;NEEDS;DEFINES;INTERLEAVE_SOURCES" ${ARGN})
+  cmake_parse_arguments(arg "INTERNAL" "" "DEPS;NEEDS;DEFINES;INTERLEAVE_SOURCES;ALONE" ${ARGN})
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "rota_room(${room}): unknown argument ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -105,6 +114,8 @@ function(rota_room room)
   add_library(${library} STATIC ${sources})
   add_library(rota::${room} ALIAS ${library})
   rota_target(${library})
+  rota_unity(${library} SOURCES ${sources} ALONE ${arg_ALONE})
+  add_dependencies(rota_rooms ${library})
   # Position-independent only if the user asks (CMAKE_POSITION_INDEPENDENT_CODE): -fPIC makes each access to a
   # thread_local slower, and the fiber runtime lives by them.
   set_target_properties(${library} PROPERTIES EXPORT_NAME ${room})
@@ -137,13 +148,15 @@ function(rota_room room)
     if(test_sources)
       add_executable(${room}_tests ${test_sources})
       rota_target(${room}_tests TEST)
+      rota_unity(${room}_tests TEST SOURCES ${test_sources} ALONE ${arg_ALONE})
       target_link_libraries(${room}_tests PRIVATE ${library} ${need_targets} GTest::gmock GTest::gtest_main rapidcheck)
-      rota_precompile_test(${room}_tests ${test_sources})
+      rota_precompile_test(${room}_tests)
       rota_test_program(${room}_tests ROOM ${room} GTEST)
     endif()
     if(interleave_test_sources AND NOT ROTA_SANITIZE)
       add_executable(${room}_interleave_tests ${interleave_test_sources} ${arg_INTERLEAVE_SOURCES})
       rota_target(${room}_interleave_tests TEST)
+      rota_unity(${room}_interleave_tests TEST SOURCES ${interleave_test_sources} ALONE ${arg_ALONE})
       target_compile_definitions(${room}_interleave_tests PRIVATE ROTA_INTERLEAVE=1)
       target_link_libraries(${room}_interleave_tests PRIVATE rota_interleave GTest::gmock GTest::gtest_main)
       rota_test_program(${room}_interleave_tests ROOM ${room} GTEST)

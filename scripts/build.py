@@ -15,7 +15,8 @@ def presets():
 
 
 def folder(preset):
-    return os.path.join(steps.ROOT, "build", preset)
+    # `program` is `release` without tests, for a machine that has no packages for them: the same files, compiled once.
+    return os.path.join(steps.ROOT, "build", "release" if preset == "program" else preset)
 
 
 def environment():
@@ -35,13 +36,27 @@ def configure(preset):
     """ninja configures again by itself when a CMake file changes; the presets' file it does not know."""
     ninja = os.path.join(folder(preset), "build.ninja")
     settings = os.path.join(steps.ROOT, "CMakePresets.json")
-    if os.path.exists(ninja) and os.path.getmtime(ninja) > os.path.getmtime(settings):
+    enough = ("program", "release") if preset == "program" else (preset,)
+    if os.path.exists(ninja) and os.path.getmtime(ninja) > os.path.getmtime(settings) and last_preset(preset) in enough:
         return True
     return configure_again(preset)
 
 
+def last_preset(preset):
+    """The preset that the folder was last configured with."""
+    try:
+        with open(os.path.join(folder(preset), "preset"), encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
 def configure_again(preset):
-    return steps.run(f"configure {preset}", ["cmake", "--preset", preset], env=environment())
+    if not steps.run(f"configure {preset}", ["cmake", "--preset", preset], env=environment()):
+        return False
+    with open(os.path.join(folder(preset), "preset"), "w", encoding="utf-8") as file:
+        file.write(preset)
+    return True
 
 
 def refresh(preset):

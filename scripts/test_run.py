@@ -1,8 +1,10 @@
 """The test run behind ./dev test: test_run.py [FILTER] [--preset PRESET]
 
-Without a filter everything runs: the static checks, the contract, the dev build's tests, header self-containment, the
-tests of the scripts, the installed package and its consumers, the sanitizer builds, and clang's build. With a filter, one
-suite, or the matching tests of one preset. One line a suite; the last line is `N passed, N failed`.
+Without a filter everything runs: the static checks, the contract, the release build's tests, the tests of the scripts, the
+installed package and its consumers, clang's build of each file by itself, and the sanitizers' builds with the fuzzers. With
+a filter, one suite, or the matching tests of one preset. One line per suite; the last line is `N passed, N failed`.
+
+docs/decisions/0070-build-and-test-time.md says what each build is for.
 """
 
 import argparse
@@ -22,7 +24,7 @@ import steps
 # The rooms whose tests run under the sanitizers as well. A room joins once it has threads, memory or parsing to get
 # wrong, which is nearly at once.
 SANITIZED = {
-    "asan-ubsan": ["base", "fiber", "graph", "flow", "fleet", "workflow", "ledger", "bus", "worker", "host"],
+    "asan-ubsan": ["base", "fiber", "graph", "flow", "model", "fleet", "workflow", "ledger", "bus", "worker", "host"],
     "tsan": ["base", "fiber", "flow", "ledger", "bus", "worker", "host"],
 }
 SANITIZER_OPTIONS = {
@@ -196,7 +198,9 @@ def script_tests(tally, folder, title):
     start = time.monotonic()
     command = python("-m", "unittest", "discover", "-s", folder, "-p", "*_test.py")
     log = steps.log_path(title)
-    status = steps.execute(command, log, env=build.environment())
+    env = build.environment()
+    env.setdefault("ROTA_COMMAND", os.path.join(build.folder("release"), "src", "cli", "rota"))
+    status = steps.execute(command, log, env=env)
     with open(log, encoding="utf-8", errors="replace") as file:
         text = file.read()
     ran = re.search(r"^Ran (\d+) test", text, re.MULTILINE)
@@ -219,25 +223,24 @@ def sanitizers(tally):
 
 
 def clang(tally):
-    """The rooms under clang 19, whose thread-safety analysis g++ has not, and each fuzzer for a few seconds."""
-    ok = tally.step("fuzz", build.build("fuzz", title="build fuzz (clang)", result="1 passed"))
-    tally.passed += ok
-    if ok:
-        run_programs(tally, "fuzz", [(*program, None) for program in test_programs("fuzz")])
-
-
-def dev_tests(tally):
-    if tally.step("dev", build.build("dev")):
-        run_programs(tally, "dev", [(*program, None) for program in test_programs("dev")])
-
-
-def headers(tally):
-    ok = tally.step("headers", build.build("dev", ["headers"], title="every header compiles alone", result="1 passed"))
+    """Each source file and each header compiles by itself, with clang 19 and its thread-safety analysis."""
+    ok = tally.step("clang", build.build("clang", ["rota_rooms", "headers"], title="each file by itself (clang)", result="1 passed"))
     tally.passed += ok
 
 
-def scripts_in(folder):
-    return lambda tally: script_tests(tally, folder, folder)
+def release(tally):
+    if tally.step("release", build.build("release")):
+        run_programs(tally, "release", [(*program, None) for program in test_programs("release")])
+
+
+def scripts_in(folder, *targets):
+    """The scripts of a folder, after those targets of the release build that they run."""
+
+    def suite(tally):
+        if not targets or tally.step(folder, build.build("release", targets, title=f"build {' '.join(targets)}")):
+            script_tests(tally, folder, folder)
+
+    return suite
 
 
 def bench(tally):
@@ -251,17 +254,16 @@ def bench(tally):
 SUITES = {
     "lint": lint,
     "contract": contract,
-    "dev": dev_tests,
-    "headers": headers,
+    "release": release,
     "tests/checks": scripts_in("tests/checks"),
     "tests/docs": scripts_in("tests/docs"),
     "tests/metering": scripts_in("tests/metering"),
     "tests/consumer": scripts_in("tests/consumer"),
-    "tests/flow": scripts_in("tests/flow"),
-    "tests/cli": scripts_in("tests/cli"),
+    "tests/flow": scripts_in("tests/flow", "m3", "story"),
+    "tests/cli": scripts_in("tests/cli", "rota"),
     "bench": bench,
-    "sanitizers": sanitizers,
     "clang": clang,
+    "sanitizers": sanitizers,
 }
 
 

@@ -1,49 +1,56 @@
-// `rota completion SHELL`, and the hidden `rota help-page`: the command describes itself.
-#include <CLI/CLI.hpp>
-#include <cstdio>
+// `rota completion SHELL`, and the hidden `rota help-page FORM`: texts that are made from the subcommands'
+// descriptions.
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "cli/commands.h"
-#include "cli/describe.h"
+#include "cli/output.h"
+#include "cli/pages.h"
+#include "cli/subcommands.h"
 
 namespace rota::cli {
 
-void add_completion(CLI::App& app, Exit& exit) {
-  CLI::App* verb =
-      app.add_subcommand("completion", "Print a script that completes verbs, options and files in a shell");
-  auto shell = std::make_shared<std::string>();
-  verb->add_option("SHELL", *shell, "for which shell")
-      ->required()
-      ->check(CLI::IsMember({"bash", "zsh", "fish"}))
-      ->option_text("bash|zsh|fish");
-  verb->footer(
-      "An installed Rota has them in their places already.\n"
-      "\n"
-      "Examples:\n"
-      "  source <(rota completion bash)\n"
-      "  rota completion zsh > ~/.zfunc/_rota   # a folder of fpath\n"
-      "  rota completion fish > ~/.config/fish/completions/rota.fish");
-  verb->callback([&app, &exit, shell] {
-    const std::vector<VerbText> verbs = describe(app);
-    const std::string script = *shell == "bash"  ? bash_completion(verbs)
-                               : *shell == "zsh" ? zsh_completion(verbs)
-                                                 : fish_completion(verbs);
-    std::fputs(script.c_str(), stdout);
-    exit.status = 0;
-  });
+namespace {
+
+using Page = std::string (*)(const std::vector<Subcommand>&);
+
+// A required positional that is one of several words.
+Option chosen(std::string name, const std::vector<std::pair<std::string, Page>>& pages, Page* to, std::string meaning) {
+  Option option = choice(name, pages, to, std::move(meaning));
+  option.positional = true;
+  return required(option);
 }
 
-void add_help_page(CLI::App& app, Exit& exit) {
-  CLI::App* verb = app.add_subcommand("help-page", "Print the manual");
-  verb->group("");  // For whoever builds the pages.
-  auto form = std::make_shared<std::string>();
-  verb->add_option("FORM", *form, "as what")->required()->check(CLI::IsMember({"markdown", "man"}));
-  verb->callback([&app, &exit, form] {
-    const std::vector<VerbText> verbs = describe(app);
-    std::fputs((*form == "man" ? man_page(verbs) : markdown_page(verbs)).c_str(), stdout);
-    exit.status = 0;
-  });
+}  // namespace
+
+Subcommand completion_subcommand() {
+  auto page = std::make_shared<Page>(nullptr);
+  return {
+      .name = "completion",
+      .meaning = "Print a script with which a shell completes subcommands, options and files",
+      .positionals = {chosen("SHELL", {{"bash", bash_completion}, {"zsh", zsh_completion}, {"fish", fish_completion}},
+                             page.get(), "the shell")},
+      .footer = "An installed Rota has its scripts in the shells' folders already.",
+      .examples = {"source <(rota completion bash)",
+                   "rota completion zsh > ~/.zfunc/_rota   # a folder that is in fpath",
+                   "rota completion fish > ~/.config/fish/completions/rota.fish"},
+      .run = [page](Output& output) -> Result<int> {
+        output.document((*page)(listed_subcommands()));
+        return 0;
+      }};
+}
+
+Subcommand help_page_subcommand() {
+  auto page = std::make_shared<Page>(nullptr);
+  return {.name = "help-page",
+          .meaning = "Print the reference page",
+          .positionals = {chosen("FORM", {{"markdown", markdown_page}, {"man", man_page}}, page.get(), "the format")},
+          .hidden = true,
+          .run = [page](Output& output) -> Result<int> {
+            output.document((*page)(listed_subcommands()));
+            return 0;
+          }};
 }
 
 }  // namespace rota::cli

@@ -1,5 +1,4 @@
-// `rota explain [WHERE] TASK [--at TIME]`: why a task waits or waited, ran where it did, or how it ended.
-#include <CLI/CLI.hpp>
+// `rota explain [WHERE] TASK [--at TIME]`: why a task waits, why it runs where it does, or how it ended.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -11,10 +10,11 @@
 
 #include "base/json_text.h"
 #include "base/units.h"
-#include "cli/commands.h"
 #include "cli/log_source.h"
+#include "cli/output.h"
 #include "cli/places.h"
 #include "cli/progress_line.h"
+#include "cli/subcommands.h"
 #include "fleet/brain.h"
 #include "fleet/explain.h"
 
@@ -24,13 +24,12 @@ namespace {
 
 struct ExplainOptions {
   std::string where;
-  std::string log;  // Another way to say where.
+  std::string log;  // --log: the same as where.
   std::string task;
   std::string at;
-  bool json = false;
 };
 
-// "2026-11-16T06:30:00.5Z", in UTC.
+// Parses "2026-11-16T06:30:00.5Z".
 bool parse_utc(const std::string& text, std::int64_t& ns) {
   int year = 0;
   unsigned month = 0;
@@ -65,7 +64,7 @@ bool parse_utc(const std::string& text, std::int64_t& ns) {
   return true;
 }
 
-// A moment: a duration counts from the log's first record.
+// A point in time: a UTC time, or a duration since the log's first record.
 Result<std::int64_t> parse_at(const std::string& text, std::int64_t first_ns) {
   std::int64_t ns = 0;
   if (parse_utc(text, ns)) return ns;
@@ -75,16 +74,16 @@ Result<std::int64_t> parse_at(const std::string& text, std::int64_t first_ns) {
   }
   return Error{ErrorCode::kInvalidArgument,
                "--at " + printable(text) +
-                   " is no time; write it in UTC, like 2026-11-16T06:30:00Z, or as a duration since the log's first "
+                   " is not a time; write it in UTC, like 2026-11-16T06:30:00Z, or as a duration since the log's first "
                    "record, like 1m30s"};
 }
 
-// Of `WHERE TASK` the first may be left out; then what stands there is the task.
+// In `[WHERE] TASK`, WHERE may be left out: a single word is the task.
 Result<void> choose_task(ExplainOptions& options) {
   std::vector<std::string> tasks;
   if (!options.task.empty()) tasks.push_back(options.task);
   if (options.log.empty()) {
-    sort_out(options.where, tasks);
+    separate_where(options.where, tasks);
   } else {
     if (!options.where.empty()) tasks.insert(tasks.begin(), options.where);
     options.where = options.log;
@@ -94,20 +93,21 @@ Result<void> choose_task(ExplainOptions& options) {
   }
   if (tasks.size() > 1) {
     return Error{ErrorCode::kInvalidArgument, "'" + printable(tasks.front()) +
-                                                  "' is no workflow's file and no state folder; and one task at a time "
-                                                  "is explained"};
+                                                  "' is neither a workflow file nor a state folder, and only one task "
+                                                  "can be explained at a time"};
   }
   options.task = tasks.front();
   return {};
 }
 
-Result<fleet::Explanation> explain(const ExplainOptions& options) {
-  ROTA_TRY(options.at.empty() ? Result<std::int64_t>(0) : parse_at(options.at, 0));  // Said before the work.
+Result<fleet::Explanation> explain(const ExplainOptions& options, Output& output) {
+  // A mistake in --at is found before the log is read.
+  ROTA_TRY(options.at.empty() ? Result<std::int64_t>(0) : parse_at(options.at, 0));
   std::string note;
   ROTA_TRY_ASSIGN(const Place place, find_place(options.where, &note));
-  say_note(note);
+  output.note(note);
   ROTA_TRY_ASSIGN(const std::unique_ptr<LogSource> log, LogSource::open(place.log));
-  ProgressLine progress(!options.json);
+  ProgressLine progress(output.shows_progress());
   ROTA_TRY_ASSIGN(fleet::Brain brain, log->begin());
   std::int64_t at_ns = 0;
   bool first = true;
@@ -118,7 +118,7 @@ Result<fleet::Explanation> explain(const ExplainOptions& options) {
       ROTA_TRY_ASSIGN(at_ns, parse_at(options.at, record->wall_ns));
       if (at_ns < record->wall_ns) {
         return Error{ErrorCode::kNotFound, "--at " + printable(options.at) + " is before the log's first record" +
-                                               (log->compacted() > 0 ? "; those before it were compacted" : "")};
+                                               (log->compacted() > 0 ? "; earlier records were compacted" : "")};
       }
     }
     if (at_ns != 0 && record->wall_ns > at_ns) break;
@@ -130,7 +130,7 @@ Result<fleet::Explanation> explain(const ExplainOptions& options) {
   const std::uint64_t in = brain.state().at(task).assigned_in;
   const fleet::TaskAssigned* assigned = nullptr;
   if (in > 0) {
-    progress.show("looking for the record of its assignment");
+    progress.show("looking for the record of the assignment");
     ROTA_TRY_ASSIGN(const fleet::Record* record, log->find(in));
     if (record != nullptr) assigned = fleet::find_assignment(*record, task);
   }
@@ -139,41 +139,28 @@ Result<fleet::Explanation> explain(const ExplainOptions& options) {
 
 }  // namespace
 
-void add_explain(CLI::App& app, Exit& exit) {
-  CLI::App* verb = app.add_subcommand("explain", "Say why a task waits or waited, ran where it did, or how it ended");
+Subcommand explain_subcommand() {
   auto options = std::make_shared<ExplainOptions>();
-  add_where(*verb, options->where);
-  verb->add_option("TASK", options->task, "wf-1.3, train, train[2], or with its workflow: nightly/train[2]");
-  verb->add_option("--log", options->log, "another way to say WHERE; a log file, too")->option_text("FILE");
-  verb->add_option("--at", options->at,
-                   "as of then: 2026-11-16T06:30:00Z, or a duration since the log's first record: 1m30s")
-      ->option_text("TIME");
-  verb->add_flag("--json", options->json, "for programs");
-  verb->footer(
-      "A run that goes on can be asked about from another terminal.\n"
-      "\n"
-      "Examples:\n"
-      "  rota explain train                     # of the latest run in this folder\n"
-      "  rota explain nightly.yaml 'train[2]'   # of the latest run of that file\n"
-      "  rota explain train --at 1m30s          # as it was then");
-  verb->callback([&exit, options] {
-    const Result<void> sorted = choose_task(*options);
-    const Result<fleet::Explanation> result =
-        sorted.ok() ? explain(*options) : Result<fleet::Explanation>(sorted.error());
-    if (!result.ok()) {
-      exit.status = report(result.error());
-      return;
-    }
-    if (options->json) {
-      std::printf("%s\n", fleet::to_json(*result).c_str());
-    } else {
-      std::printf("%s\n", result->sentence.c_str());
-      for (const fleet::Fact& fact : result->facts) {
-        std::printf("  %s: %s\n", fact.key.c_str(), printable(fact.value, 2000).c_str());
-      }
-    }
-    exit.status = 0;
-  });
+  return {.name = "explain",
+          .meaning = "Explain why a task waits, why it runs where it does, or how it ended",
+          .positionals = {where(&options->where),
+                          positional("TASK", &options->task,
+                                     "wf-1.3, train, train[2], or with its workflow: nightly/train[2]")},
+          .options = {text("--log", "FILE", &options->log, "the same as WHERE; also a log file"),
+                      text("--at", "TIME", &options->at,
+                           "explain the state at that time: 2026-11-16T06:30:00Z, or a duration since the log's first "
+                           "record: 1m30s")},
+          .json = "print one JSON object",
+          .footer = "A task can be explained from another terminal while its workflow runs.",
+          .examples = {"rota explain train                     # in the latest run in this folder",
+                       "rota explain nightly.yaml 'train[2]'   # in the latest run of that file",
+                       "rota explain train --at 1m30s          # as it was then"},
+          .run = [options](Output& output) -> Result<int> {
+            ROTA_TRY(choose_task(*options));
+            ROTA_TRY_ASSIGN(const fleet::Explanation explanation, explain(*options, output));
+            output.explanation(explanation);
+            return 0;
+          }};
 }
 
 }  // namespace rota::cli

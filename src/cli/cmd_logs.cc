@@ -1,10 +1,7 @@
-// `rota logs [WHERE] [TASK...]`: what tasks wrote, from their files, by the names of the tasks.
+// `rota logs [WHERE] [TASK...]`: prints or follows what the programs of tasks wrote.
 #include <poll.h>
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -13,12 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/json_text.h"
-#include "cli/commands.h"
 #include "cli/log_follower.h"
 #include "cli/log_source.h"
+#include "cli/output.h"
 #include "cli/places.h"
 #include "cli/progress_line.h"
+#include "cli/subcommands.h"
 #include "cli/task_choice.h"
 #include "cli/timeline.h"
 #include "fleet/explain.h"
@@ -33,38 +30,36 @@ constexpr int kLookEveryMs = 100;
 struct LogsOptions {
   std::string where;
   std::vector<std::string> tasks;
-  std::uint32_t attempt = 0;  // 0: the latest.
-  std::int64_t tail = -1;     // Lines; below 0: all.
+  std::int64_t attempt = 0;  // 0: the latest.
+  std::int64_t tail = -1;    // Lines; below 0: all.
   bool follow = false;
   bool failed = false;
   bool path = false;
-  bool json = false;
 };
 
-// One task whose output is wanted.
+// One task whose log is shown.
 struct Followed {
-  model::TaskId task{};
-  std::string name{};
-  std::uint32_t attempt = 0;  // Whose log it is; 0: it has had none.
+  LogOwner owner{};  // The attempt is the one whose log is shown.
   LogFollower file{};
-  std::string line{};  // Begun, and not ended yet.
+  std::string line{};  // The part of an unfinished line that was read.
   bool done = false;
 };
 
 class Logs {
  public:
-  explicit Logs(const LogsOptions& options) : options_(options) {}
+  Logs(const LogsOptions& options, Output& output) : options_(options), output_(output) {}
 
   Result<void> run() {
     std::string note;
     ROTA_TRY_ASSIGN(place_, find_place(options_.where, &note));
-    say_note(note);
+    output_.note(note);
     ROTA_TRY_ASSIGN(source_, LogSource::open(place_.log));
-    ProgressLine progress(!options_.json);
+    ProgressLine progress(output_.shows_progress());
     ROTA_TRY_ASSIGN(log_, read_log(*source_, progress));
     progress.clear();
     ROTA_TRY(choose());
     several_ = followed_.size() > 1;
+    by_line_ = several_ || !output_.shows_raw_logs();
     if (options_.path) return print_paths();
     if (!options_.follow) return print_all();
     return follow();
@@ -73,7 +68,7 @@ class Logs {
  private:
   [[nodiscard]] const fleet::State& state() const { return log_.brain.state(); }
 
-  // Which tasks are meant.
+  // Finds the tasks that the user named.
   Result<void> choose() {
     std::vector<model::TaskId> tasks;
     for (const std::string& name : options_.tasks) {
@@ -87,19 +82,20 @@ class Logs {
     if (options_.failed) {
       std::erase_if(tasks, [&](model::TaskId id) { return state().at(id).state != graph::TaskState::kFailed; });
       if (tasks.empty()) {
-        return Error{ErrorCode::kNotFound, options_.tasks.empty() ? "no task has failed" : "none of these has failed"};
+        return Error{ErrorCode::kNotFound,
+                     options_.tasks.empty() ? "no task has failed" : "none of these tasks has failed"};
       }
     }
     std::set<model::TaskId> seen;
     for (const model::TaskId task : tasks) {
       if (!seen.insert(task).second) continue;
-      const std::uint32_t attempts = state().at(task).attempt;
+      const std::uint32_t attempts = state().at(task).attempt.value();
       Followed each;
-      each.task = task;
-      each.name = state().at(task.workflow()).name_of(state().at(task));
+      each.owner.task = task;
+      each.owner.name = state().at(task.workflow()).name_of(state().at(task));
       if (options_.attempt > attempts && !options_.follow) {
-        return Error{ErrorCode::kNotFound, "there is no attempt " + std::to_string(options_.attempt) + " of " +
-                                               each.name + "; it has had " + std::to_string(attempts)};
+        return Error{ErrorCode::kNotFound, each.owner.name + " has no attempt " + std::to_string(options_.attempt) +
+                                               "; it has had " + std::to_string(attempts)};
       }
       followed_.push_back(std::move(each));
     }
@@ -107,76 +103,49 @@ class Logs {
     return {};
   }
 
-  // Whose log is to be read now.
+  // Chooses the attempt whose log is read from now on.
   void look(Followed& each) {
-    const std::uint32_t latest = state().at(each.task).attempt;
-    const std::uint32_t wanted = options_.attempt > 0 ? options_.attempt : latest;
-    if (wanted == 0 || wanted > latest || wanted == each.attempt) return;
-    each.attempt = wanted;
-    // Of tasks that were merged, the one that led them has the log.
-    const Attempt* attempt = log_.timeline.find(each.task, wanted);
-    const model::TaskId owner = attempt == nullptr ? each.task : attempt->log_task;
-    const std::uint32_t number = attempt == nullptr ? wanted : attempt->log_attempt;
-    each.file = LogFollower(place_.folder + "/logs/" + log_name(owner.value(), number));
+    using model::AttemptNumber;
+    const AttemptNumber latest = state().at(each.owner.task).attempt;
+    const AttemptNumber wanted =
+        options_.attempt > 0 ? AttemptNumber(static_cast<std::uint32_t>(options_.attempt)) : latest;
+    if (wanted.is_none() || wanted > latest || wanted == each.owner.attempt) return;
+    each.owner.attempt = wanted;
+    // Merged tasks run as one execution; the log is the leading task's.
+    const Attempt* attempt = log_.timeline.find(each.owner.task, wanted);
+    const model::TaskId owner = attempt == nullptr ? each.owner.task : attempt->log_task;
+    const AttemptNumber number = attempt == nullptr ? wanted : attempt->log_attempt;
+    each.file = LogFollower(place_.folder + "/logs/" + log_name(owner, number));
   }
 
-  // Why there is nothing to show.
+  // Why there is no log to show.
   std::string why_none(const Followed& each) const {
-    const fleet::Task& task = state().at(each.task);
-    if (each.attempt == 0) {
-      const Result<fleet::Explanation> why = fleet::explain(state(), each.task);
-      return each.name + " has not run: " + (why.ok() ? why->sentence : "it waits");
+    const fleet::Task& task = state().at(each.owner.task);
+    if (each.owner.attempt.is_none()) {
+      const Result<fleet::Explanation> why = fleet::explain(state(), each.owner.task);
+      return each.owner.name + " has not run: " + (why.ok() ? why->sentence : "it waits");
     }
-    const std::string attempt = "attempt " + std::to_string(each.attempt) + " of " + each.name;
-    if (task.at_worker && each.attempt == task.attempt) return attempt + " waits at its worker for room";
-    const bool runs = task.state == graph::TaskState::kRunning && each.attempt == task.attempt;
+    const std::string attempt = "attempt " + std::to_string(each.owner.attempt.value()) + " of " + each.owner.name;
+    if (task.at_worker && each.owner.attempt == task.attempt)
+      return attempt + " waits at its worker for free resources";
+    const bool runs = task.state == graph::TaskState::kRunning && each.owner.attempt == task.attempt;
     return attempt + (runs ? " has written nothing yet" : " wrote nothing");
   }
 
-  void say_none(const Followed& each) const {
-    if (!options_.json) {
-      say_note(why_none(each));
-      return;
-    }
-    std::string out = head_of(each) + ",\"note\":";
-    append_json_string(out, why_none(each));
-    std::printf("%s}\n", out.c_str());
-  }
-
-  std::string head_of(const Followed& each) const {
-    std::string out = "{\"task\":\"" + each.task.to_string() + "\",\"name\":";
-    append_json_string(out, each.name);
-    return out + ",\"attempt\":" + std::to_string(each.attempt);
-  }
-
-  void print_line(const Followed& each, std::string_view line) const {
-    if (options_.json) {
-      std::string out = head_of(each) + ",\"line\":";
-      append_json_string(out, line);
-      std::printf("%s}\n", out.c_str());
-      return;
-    }
-    std::fwrite(each.name.data(), 1, each.name.size(), stdout);
-    std::fputs(" | ", stdout);
-    std::fwrite(line.data(), 1, line.size(), stdout);
-    std::fputc('\n', stdout);
-  }
+  void say_none(const Followed& each) const { output_.log_note(each.owner, why_none(each)); }
 
   void print(Followed& each, std::string_view bytes) {
-    if (!several_ && !options_.json) {
-      std::fwrite(bytes.data(), 1, bytes.size(), stdout);
-      return;
-    }
+    if (!by_line_) return output_.log_bytes(bytes);
     for (std::size_t end = 0; (end = bytes.find('\n')) != std::string_view::npos; bytes.remove_prefix(end + 1)) {
       each.line += bytes.substr(0, end);
-      print_line(each, each.line);
+      output_.log_line(each.owner, each.line);
       each.line.clear();
     }
     each.line += bytes;
   }
 
   void finish_line(Followed& each) {
-    if (!each.line.empty()) print_line(each, std::exchange(each.line, {}));
+    if (!each.line.empty()) output_.log_line(each.owner, std::exchange(each.line, {}));
   }
 
   Result<void> print_paths() {
@@ -188,18 +157,12 @@ class Logs {
         continue;
       }
       if (!shown.insert(path).second) continue;
-      if (options_.json) {
-        std::string out = head_of(each) + ",\"path\":";
-        append_json_string(out, path);
-        std::printf("%s}\n", out.c_str());
-      } else {
-        std::printf("%s\n", path.c_str());
-      }
+      output_.log_path(each.owner, path);
     }
     return {};
   }
 
-  // All that a log has. How many bytes those were.
+  // Prints the whole log, or its tail. Returns the size of the log.
   Result<std::size_t> print_one(Followed& each) {
     std::string all;
     std::size_t size = 0;
@@ -229,21 +192,21 @@ class Logs {
       finish_line(each);
       if (size > 0) continue;
       ++silent;
-      // Whoever asked for all of them does not want a line for each that was silent.
+      // Without names, tasks that wrote nothing are not mentioned one by one.
       if (!options_.tasks.empty() || !several_) say_none(each);
     }
     if (options_.tasks.empty() && several_ && silent == followed_.size()) {
-      say_note("none of " + std::to_string(followed_.size()) + " tasks has written anything");
+      output_.note("none of the " + std::to_string(followed_.size()) + " tasks has written anything");
     }
     return {};
   }
 
-  // Until all of them have ended, or nobody runs them any more. Every round reads what is new in the log, then in the
-  // files: so a task that the log says has ended has all of its output in its file.
+  // Prints until all tasks have ended, or until no process runs them. Every round reads the new records of the ledger
+  // first and the files second: when the ledger says that a task has ended, all of its output is in its file.
   Result<void> follow() {
     for (Followed& each : followed_) {
       if (!each.file.path().empty()) ROTA_TRY(print_one(each));
-      if (!several_ && each.attempt == 0) say_none(each);
+      if (!several_ && each.owner.attempt.is_none()) say_none(each);
     }
     for (;;) {
       ROTA_TRY_ASSIGN(const std::optional<std::string> writer, ledger::DiskReader::writer_of(place_.log));
@@ -255,10 +218,10 @@ class Logs {
         ROTA_TRY(follow_one(each));
         open = open || !each.done;
       }
-      std::fflush(stdout);
+      output_.flush();
       if (!open) return {};
       if (!writer) {
-        say_note("it has not ended, but nobody runs it any more; `rota run` goes on with it");
+        output_.note("the run was interrupted: no process runs it now; `rota run` resumes it");
         return {};
       }
       ::poll(nullptr, 0, kLookEveryMs);
@@ -266,15 +229,15 @@ class Logs {
   }
 
   Result<void> follow_one(Followed& each) {
-    if (state().find(each.task) == nullptr) {  // Its workflow was forgotten.
+    if (state().find(each.owner.task) == nullptr) {  // Its workflow was forgotten.
       each.done = true;
       return {};
     }
     for (;;) {
-      const std::uint32_t before = each.attempt;
-      const fleet::Task& task = state().at(each.task);
+      const model::AttemptNumber before = each.owner.attempt;
+      const fleet::Task& task = state().at(each.owner.task);
       const bool ended = graph::is_terminal(task.state);
-      const bool over = before > 0 && (task.attempt > before || ended);
+      const bool over = !before.is_none() && (task.attempt > before || ended);
       for (bool more = !each.file.path().empty(); more;) {
         ROTA_TRY_ASSIGN(const std::string bytes, over ? each.file.rest() : each.file.more());
         print(each, bytes);
@@ -282,55 +245,57 @@ class Logs {
       }
       if (over || ended) finish_line(each);
       look(each);
-      if (each.attempt == before) {
+      if (each.owner.attempt == before) {
         each.done = ended || (options_.attempt > 0 && over);
-        if (each.done && before == 0 && !several_) say_none(each);
+        if (each.done && before.is_none() && !several_) say_none(each);
         return {};
       }
-      if (before > 0) say_note(each.name + ": attempt " + std::to_string(before) + " is over; the next one follows");
+      if (before.is_none()) continue;
+      output_.note(each.owner.name + ": attempt " + std::to_string(before.value()) +
+                   " has ended; the log of the next attempt follows");
     }
   }
 
   const LogsOptions& options_;
+  Output& output_;
   Place place_;
   std::unique_ptr<LogSource> source_;
   RunLog log_;
   std::vector<Followed> followed_;
   bool several_ = false;
+  bool by_line_ = false;
 };
 
 }  // namespace
 
-void add_logs(CLI::App& app, Exit& exit) {
-  CLI::App* verb = app.add_subcommand("logs", "Print what tasks wrote");
+Subcommand logs_subcommand() {
   auto options = std::make_shared<LogsOptions>();
-  add_where(*verb, options->where);
-  verb->add_option("TASK", options->tasks,
-                   "wf-1.3, train[2], train: all of that stage; nightly/train: of that workflow. Otherwise all tasks");
-  verb->add_option("--attempt", options->attempt, "of that attempt; otherwise of the latest")
-      ->option_text("N")
-      ->check(CLI::PositiveNumber);
-  verb->add_flag("-f,--follow", options->follow, "go on until the tasks have ended");
-  verb->add_option("--tail", options->tail, "the last so many lines of each")
-      ->option_text("N")
-      ->check(CLI::NonNegativeNumber);
-  verb->add_flag("--failed", options->failed, "only of tasks that failed");
-  verb->add_flag("--path", options->path, "where the logs are, instead of what is in them");
-  verb->add_flag("--json", options->json, "one line of a log a line, for programs");
-  verb->footer(
-      "Lines of several tasks have their names in front of them. Of a task that wrote more than is kept there is the\n"
-      "first and the last half.\n"
-      "\n"
-      "Examples:\n"
-      "  rota logs train                        # of the latest run in this folder\n"
-      "  rota logs nightly.yaml 'train[3]' -f   # follow it until it has ended\n"
-      "  rota logs --failed --tail 20           # what went wrong");
-  verb->callback([&exit, options] {
-    sort_out(options->where, options->tasks);
-    Result<void> done = Logs(*options).run();
-    std::fflush(stdout);
-    exit.status = done.ok() ? 0 : report(done.error());
-  });
+  return {
+      .name = "logs",
+      .meaning = "Print what the programs of tasks wrote",
+      .positionals = {where(&options->where),
+                      positionals("TASK", &options->tasks,
+                                  "wf-1.3, train[2], train (all tasks of that stage), nightly/train (of that "
+                                  "workflow); default: all tasks")},
+      .options = {number("--attempt", &options->attempt, 1, 1'000'000, "the log of that attempt; default: the latest"),
+                  flag("-f,--follow", &options->follow, "continue until the tasks have ended"),
+                  number("--tail", &options->tail, 0, 1'000'000'000, "only the last N lines of each log"),
+                  flag("--failed", &options->failed, "only tasks that failed"),
+                  flag("--path", &options->path, "print the paths of the logs instead of their contents")},
+      .json = "print one JSON object per line of a log",
+      .footer =
+          "With several tasks, each line starts with the name of its task. If a task wrote more than is kept, the\n"
+          "first and the last part of its output are kept.",
+      .examples = {"rota logs train                        # of the latest run in this folder",
+                   "rota logs nightly.yaml 'train[3]' -f   # follow it until it has ended",
+                   "rota logs --failed --tail 20           # the last lines of each failed task"},
+      .run = [options](Output& output) -> Result<int> {
+        separate_where(options->where, options->tasks);
+        Result<void> done = Logs(*options, output).run();
+        output.flush();  // Before an error that goes to standard error.
+        ROTA_TRY(std::move(done));
+        return 0;
+      }};
 }
 
 }  // namespace rota::cli

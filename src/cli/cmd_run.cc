@@ -1,24 +1,20 @@
-#include <unistd.h>
-
-#include <CLI/CLI.hpp>
-#include <algorithm>
+// `rota run FILE`: runs a workflow in this process.
 #include <csignal>
-#include <cstdio>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <map>
 #include <memory>
-#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/settings.h"
-#include "base/units.h"
-#include "cli/commands.h"
 #include "cli/load.h"
+#include "cli/output.h"
 #include "cli/places.h"
 #include "cli/run_session.h"
+#include "cli/run_summary.h"
+#include "cli/subcommands.h"
 #include "host/policy_settings.h"
 #include "rota/worker.h"
 #include "workflow/fleet_file.h"
@@ -33,25 +29,18 @@ struct RunOptions {
   std::string workers;
   std::int64_t jobs = 0;
   bool dry_run = false;
-  bool json = false;
   bool fresh = false;
   bool no_cache = false;
   bool output = false;
   ledger::Durability durability = ledger::Durability::kFull;
 };
 
-constexpr std::size_t kTailLines = 10;
-constexpr std::size_t kTailBytes = 4096;
-constexpr std::size_t kTailTasks = 5;
-
 Result<std::vector<model::WorkerSpec>> workers_of(const RunOptions& options) {
   if (options.workers.empty()) {
-    const Hardware hardware = Hardware::detect();
     model::WorkerSpec local;
     local.name = "local";
-    local.cpu_millis = options.jobs > 0 ? options.jobs * 1000 : static_cast<std::int64_t>(hardware.cpu_millis);
-    local.memory_bytes = static_cast<std::int64_t>(hardware.memory_bytes);
-    local.gpus.resize(hardware.gpus);
+    local.resources = machine_resources();
+    if (options.jobs > 0) local.resources.cpu_millis = options.jobs * 1000;
     return std::vector<model::WorkerSpec>{local};
   }
   ROTA_TRY_ASSIGN(const workflow::Source source, workflow::read_source(options.workers));
@@ -60,7 +49,7 @@ Result<std::vector<model::WorkerSpec>> workers_of(const RunOptions& options) {
   return std::move(fleet.workers);
 }
 
-// What suits workers that live and die with the process, where nobody has said otherwise.
+// The policy from the settings. Settings that were not set get the values that suit workers in this process.
 Result<fleet::Policy> policy_of(const std::vector<model::WorkerSpec>& workers) {
   SettingsTable table;
   const host::PolicySettings rows(table);
@@ -70,120 +59,28 @@ Result<fleet::Policy> policy_of(const std::vector<model::WorkerSpec>& workers) {
   const auto chosen = [&](Setting<std::int64_t> setting) {
     return host::PolicySettings::is_set(load.settings, setting);
   };
-  // Some wait at the only worker there is, so that it need not wait for the disk: it could do so many short ones while
-  // a group syncs.
+  // Tasks are sent ahead to a single worker, so that it has work while the ledger syncs a group of records. The number
+  // is about what it can finish of short tasks in that time.
   if (!chosen(rows.max_queue_per_worker()) && workers.size() == 1) {
-    policy.max_queue_per_worker = 16 * (workers.front().cpu_millis / 1000 + 1);
+    policy.max_queue_per_worker = 16 * (workers.front().resources.cpu_millis / 1000 + 1);
   }
-  // They cannot be lost; a process that was asleep for an hour has lost nothing.
+  // The workers cannot get lost while this process runs, even if it was suspended for an hour.
   if (!chosen(rows.heartbeat_ttl())) policy.heartbeat_ttl_ms = 365LL * 24 * 3600 * 1000;
-  // No other worker will come.
+  // No other worker will join.
   if (!chosen(rows.no_worker_grace())) policy.no_worker_grace_ms = 5000;
   return policy;
 }
 
-void print_plan(const model::WorkflowSpec& spec, const std::vector<model::WorkerSpec>& workers) {
-  std::printf("%s: %zu stages, %zu tasks\n", spec.name.c_str(), spec.stages.size(), count_tasks(spec));
-  for (const model::Stage& stage : spec.stages) {
-    const model::TaskTemplate& use = spec.templates[static_cast<std::size_t>(stage.use)];
-    std::string text = "  " + stage.name;
-    if (!stage.items.empty()) text += " x" + std::to_string(stage.items.size());
-    text += ": cpu " + std::to_string(use.needs.cpu_millis) + "m";
-    if (use.needs.memory_bytes > 0) {
-      text += ", memory " + format_bytes({static_cast<std::uint64_t>(use.needs.memory_bytes)});
-    }
-    if (use.needs.gpu.count > 0) text += ", gpus " + std::to_string(use.needs.gpu.count);
-    for (std::size_t i = 0; i < stage.needs.size(); ++i) {
-      text += (i == 0 ? ", after " : ", ") + spec.stages[stage.needs[i]].name;
-    }
-    std::printf("%s\n", text.c_str());
-  }
-  for (const model::WorkerSpec& worker : workers) {
-    std::printf("worker %s: cpu %lldm, memory %s, gpus %zu\n", worker.name.c_str(),
-                static_cast<long long>(worker.cpu_millis),
-                format_bytes({static_cast<std::uint64_t>(worker.memory_bytes)}).c_str(), worker.gpus.size());
-  }
-  std::printf("nothing was run (--dry-run)\n");
-}
-
-// The last lines of what a task wrote.
-std::string tail_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) return {};
-  const auto size = static_cast<std::size_t>(std::max<std::streamoff>(file.tellg(), 0));
-  const std::size_t take = std::min(size, kTailBytes);
-  file.seekg(static_cast<std::streamoff>(size - take));
-  std::string text(take, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(take));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  std::size_t begin = text.size();
-  for (std::size_t lines = 0; lines < kTailLines && begin != std::string::npos && begin > 0; ++lines) {
-    begin = text.rfind('\n', begin - 1);
-  }
-  if (begin != std::string::npos && begin > 0) text.erase(0, begin + 1);
-  return text;
-}
-
-std::string log_of(const RunEnd& end, const TaskRow& task) {
-  return end.logs + "/" + log_name(task.id.value(), task.attempts);
-}
-
-void print_indented(std::string_view text) {
-  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
-  while (!text.empty()) {
-    const std::size_t length = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, length);
-    std::printf("  | %s\n", (terminal ? for_a_terminal(line) : std::string(line)).c_str());
-    text.remove_prefix(std::min(length + 1, text.size()));
-  }
-}
-
-// What the last stage of all said, if it is one task: most often what somebody waited for.
-void print_last_words(const RunEnd& end) {
-  std::vector<bool> needed(end.report.needs.size());
-  for (const auto& needs : end.report.needs) {
-    for (const std::uint32_t need : needs) needed[need] = true;
-  }
-  const TaskRow* last = nullptr;
-  for (const TaskRow& task : end.report.tasks) {
-    if (needed[task.stage] || task.skipped) continue;
-    if (last != nullptr) return;  // There are several.
-    last = &task;
-  }
-  if (last == nullptr || last->state != graph::TaskState::kSucceeded) return;
-  const std::string tail = tail_of(log_of(end, *last));
-  if (tail.empty()) return;
-  std::printf("\n%s said:\n", last->name.c_str());
-  print_indented(tail);
-}
-
-void print_failures(const RunEnd& end) {
-  std::size_t shown = 0;
-  for (const TaskRow& task : end.report.tasks) {
-    if (task.state != graph::TaskState::kFailed) continue;
-    if (++shown > kTailTasks) continue;
-    const std::string log = log_of(end, task);
-    std::printf("\n%s failed: %s\n", task.name.c_str(), task.message.c_str());
-    const std::string tail = tail_of(log);
-    if (tail.empty()) continue;
-    print_indented(tail);
-    std::printf("  all of it: %s\n", log.c_str());
-  }
-  if (shown > kTailTasks)
-    std::printf("\n%zu more failed; their output is in %s\n", shown - kTailTasks, end.logs.c_str());
-}
-
-Result<int> run(const RunOptions& options) {
+Result<int> run(const RunOptions& options, Output& output) {
   RunSetup setup;
   ROTA_TRY_ASSIGN(setup.workflow, load_workflow(options.file));
   ROTA_TRY_ASSIGN(setup.workers, workers_of(options));
   ROTA_TRY_ASSIGN(setup.policy, policy_of(setup.workers));
   if (options.dry_run) {
-    print_plan(setup.workflow.spec, setup.workers);
+    output.plan(setup.workflow.spec, setup.workers);
     return 0;
   }
-  const char* user = std::getenv("USER");  // NOLINT(concurrency-mt-unsafe): before any thread.
+  const char* user = std::getenv("USER");  // NOLINT(concurrency-mt-unsafe): no thread was started yet.
   setup.workflow.spec.user = user == nullptr || *user == '\0' ? "local" : user;
   setup.workers_have_a_price = !options.workers.empty();
   setup.fresh = options.fresh;
@@ -192,23 +89,11 @@ Result<int> run(const RunOptions& options) {
   setup.durability = options.durability;
   setup.state = !options.state.empty() ? std::filesystem::absolute(options.state).lexically_normal().string()
                                        : state_folder_of(setup.workflow.path);
-  setup.style = options.json                   ? RunView::Style::kJson
-                : ::isatty(STDOUT_FILENO) == 1 ? RunView::Style::kLive
-                                               : RunView::Style::kPlain;
-  // `rota run FILE | head`: the work does not depend on who watches it.
+  // With `rota run FILE | head`, the workflow runs to its end although the reader has gone.
   std::signal(SIGPIPE, SIG_IGN);
-  ROTA_TRY_ASSIGN(const RunEnd end, run_session(std::move(setup)));
-  if (options.json) {
-    std::printf("%s\n", to_json(end.report).c_str());
-  } else {
-    std::printf("\n%s", to_table(end.report).c_str());
-    print_failures(end);
-    print_last_words(end);
-    if (end.report.outcome != fleet::Outcome::kSucceeded) {
-      std::printf("\nRun it again to go on with what did not succeed.\n");
-    }
-  }
-  std::fflush(stdout);
+  ROTA_TRY_ASSIGN(const RunEnd end, run_session(std::move(setup), output.run_view()));
+  output.run_ended(summarize(end.report, end.logs));
+  output.flush();
   confirm(end);
   switch (end.report.outcome) {
     case fleet::Outcome::kSucceeded:
@@ -222,39 +107,36 @@ Result<int> run(const RunOptions& options) {
 
 }  // namespace
 
-void add_run(CLI::App& app, Exit& exit) {
-  CLI::App* verb = app.add_subcommand("run", "Run a workflow here, to its end; run again, go on where it stopped");
+Subcommand run_subcommand() {
+  using ledger::Durability;
+  const std::vector<std::pair<std::string, Durability>> durabilities{{"full", Durability::kFull},
+                                                                     {"relaxed", Durability::kRelaxed}};
   auto options = std::make_shared<RunOptions>();
-  verb->add_option("FILE", options->file, "the workflow, YAML or JSON")->required();
-  verb->add_option("--state", options->state, "where the run is kept; otherwise .rota/<file's name>/ beside the file")
-      ->option_text("DIR");
-  verb->add_option("--workers", options->workers, "a fleet's file: workers of these sizes, with real commands")
-      ->option_text("FILE");
-  verb->add_option("--jobs", options->jobs, "processors to use; otherwise all of this machine's")
-      ->option_text("N")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{100'000}))
-      ->excludes("--workers");
-  verb->add_flag("--dry-run", options->dry_run, "show what would be run");
-  verb->add_flag("--json", options->json, "one event a line, for programs");
-  verb->add_flag("--fresh", options->fresh, "start anew, whatever was before");
-  verb->add_flag("--no-cache", options->no_cache,
-                 "run also what is unchanged since an earlier run (`cache` in the file)");
-  verb->add_flag("--output", options->output, "show what tasks write, line by line");
-  verb->add_option("--durability", options->durability, "full: survives a power cut; relaxed: a crash of this process")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, ledger::Durability>{
-          {"full", ledger::Durability::kFull}, {"relaxed", ledger::Durability::kRelaxed}}))
-      ->option_text("full|relaxed");
-  verb->footer(
-      "Ctrl-C cancels what runs; a second one ends at once. Exit status 1: the workflow failed; 7: it was cancelled.\n"
-      "\n"
-      "Examples:\n"
-      "  rota run nightly.yaml\n"
-      "  rota run nightly.yaml --jobs 4 --state /var/tmp/nightly\n"
-      "  rota run nightly.yaml --json | jq -r .event");
-  verb->callback([&exit, options] {
-    Result<int> status = run(*options);
-    exit.status = status.ok() ? *status : report(status.error());
-  });
+  return {
+      .name = "run",
+      .meaning = "Run a workflow on this machine to its end; run it again to resume it",
+      .positionals = {workflow_file(&options->file)},
+      .options = {text("--state", "DIR", &options->state,
+                       "the state folder of the run; default: .rota/<name of the file>/ next to the file"),
+                  text("--workers", "FILE", &options->workers,
+                       "a fleet file: run with workers of these sizes; the programs are real"),
+                  excluding(
+                      number("--jobs", &options->jobs, 1, 100'000, "CPUs to use; default: all CPUs of this machine"),
+                      "--workers"),
+                  flag("--dry-run", &options->dry_run, "show what would be run, and run nothing"),
+                  flag("--fresh", &options->fresh, "start a new run instead of resuming the last one"),
+                  flag("--no-cache", &options->no_cache,
+                       "run stages with `cache` even if nothing has changed since an earlier run"),
+                  flag("--output", &options->output, "show what the programs write, line by line"),
+                  choice("--durability", durabilities, &options->durability,
+                         "full: the run survives a power failure; relaxed: a crash of this process")},
+      .json = "print one event per line as JSON, and a summary as the last line",
+      .footer =
+          "Ctrl-C cancels the running tasks; a second Ctrl-C exits immediately. Exit status 1: the workflow failed;\n"
+          "7: it was cancelled.",
+      .examples = {"rota run nightly.yaml", "rota run nightly.yaml --jobs 4 --state /var/tmp/nightly",
+                   "rota run nightly.yaml --json | jq -r .event"},
+      .run = [options](Output& output) { return run(*options, output); }};
 }
 
 }  // namespace rota::cli

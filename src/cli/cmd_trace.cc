@@ -1,7 +1,5 @@
-// `rota trace [WHERE] [-o OUT.json]`: a run as a file for ui.perfetto.dev.
-#include <CLI/CLI.hpp>
+// `rota trace [WHERE] [-o FILE]`: writes a run as a trace file for ui.perfetto.dev.
 #include <cerrno>
-#include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -9,10 +7,11 @@
 #include <system_error>
 
 #include "base/json_text.h"
-#include "cli/commands.h"
 #include "cli/log_source.h"
+#include "cli/output.h"
 #include "cli/places.h"
 #include "cli/progress_line.h"
+#include "cli/subcommands.h"
 #include "cli/timeline.h"
 #include "cli/trace_run.h"
 
@@ -24,15 +23,14 @@ struct TraceOptions {
   std::string where;
   std::string out;
   bool all = false;
-  bool json = false;
 };
 
-Result<void> trace(const TraceOptions& options) {
+Result<int> trace(const TraceOptions& options, Output& output) {
   std::string note;
   ROTA_TRY_ASSIGN(const Place place, find_place(options.where, &note));
-  say_note(note);
+  output.note(note);
   ROTA_TRY_ASSIGN(const std::unique_ptr<LogSource> source, LogSource::open(place.log));
-  ProgressLine progress(true);
+  ProgressLine progress(output.shows_progress());
   ROTA_TRY_ASSIGN(const RunLog log, read_log(*source, progress));
   progress.clear();
   const model::WorkflowId latest = latest_workflow(log.brain.state());
@@ -41,7 +39,7 @@ Result<void> trace(const TraceOptions& options) {
   if (options.out.empty()) {
     write_trace(log, workflow, std::cout);
     if (!std::cout) return Error{ErrorCode::kIoError, "the trace could not be written to standard output"};
-    return {};
+    return 0;
   }
   std::ofstream file(options.out, std::ios::binary | std::ios::trunc);
   const int problem = errno;
@@ -52,38 +50,27 @@ Result<void> trace(const TraceOptions& options) {
     return Error{error == std::errc::permission_denied ? ErrorCode::kPermissionDenied : ErrorCode::kIoError,
                  "'" + printable(options.out, 300) + "' could not be written: " + error.message()};
   }
-  if (options.json) {
-    std::string out = "{\"path\":";
-    append_json_string(out, options.out);
-    std::printf("%s,\"slices\":%zu}\n", out.c_str(), slices);
-  } else {
-    std::printf("%s: %zu slices. Open it at https://ui.perfetto.dev\n", options.out.c_str(), slices);
-  }
-  return {};
+  output.trace_written(options.out, slices);
+  return 0;
 }
 
 }  // namespace
 
-void add_trace(CLI::App& app, Exit& exit) {
-  CLI::App* verb = app.add_subcommand("trace", "Write a run as a file for ui.perfetto.dev");
+Subcommand trace_subcommand() {
   auto options = std::make_shared<TraceOptions>();
-  add_where(*verb, options->where);
-  verb->add_option("-o,--output", options->out, "where to; otherwise to standard output")->option_text("FILE");
-  verb->add_flag("--all", options->all, "all runs of the log; otherwise the latest");
-  verb->add_flag("--json", options->json,
-                 "what was written to FILE, for programs; the trace itself is JSON in any case");
-  verb->footer(
-      "A track for each worker, with as many lanes as tasks ran there at once; a slice for each attempt, with why it\n"
-      "ran there, how long it waited and how it ended; arrows to a task from what it needed. The times are those of\n"
-      "the log: from the assignment to the report.\n"
-      "\n"
-      "Examples:\n"
-      "  rota trace nightly.yaml -o nightly.json\n"
-      "  rota trace | gzip > trace.json.gz");
-  verb->callback([&exit, options] {
-    Result<void> done = trace(*options);
-    exit.status = done.ok() ? 0 : report(done.error());
-  });
+  return {
+      .name = "trace",
+      .meaning = "Write a run as a trace file for ui.perfetto.dev",
+      .positionals = {where(&options->where)},
+      .options = {text("-o,--output", "FILE", &options->out, "the file to write; default: standard output"),
+                  flag("--all", &options->all, "all runs of the log; default: the latest run")},
+      .json = "with --output: print the path and the number of slices as JSON. The trace itself is always JSON",
+      .footer =
+          "The trace has a track for each worker, with as many lanes as tasks ran there at once; a slice for each\n"
+          "attempt, with why it ran there, how long it waited and how it ended; and arrows to a task from the tasks\n"
+          "that it needed. The times are those of the log: from the assignment to the report.",
+      .examples = {"rota trace nightly.yaml -o nightly.json", "rota trace | gzip > trace.json.gz"},
+      .run = [options](Output& output) { return trace(*options, output); }};
 }
 
 }  // namespace rota::cli

@@ -3,16 +3,16 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/describe.h"
+#include "cli/pages.h"
 
 namespace rota::cli {
 
 namespace {
 
-using Takes = OptionText::Takes;
+using Takes = Option::Takes;
 
-// 'it'\''s': for any shell but fish.
-std::string quoted(std::string_view text) {
+// 'it'\''s': quotes for bash and zsh.
+std::string shell_quoted(std::string_view text) {
   std::string out = "'";
   for (const char c : text) {
     if (c == '\'') {
@@ -33,23 +33,23 @@ std::string joined(const std::vector<std::string>& words, std::string_view betwe
   return out;
 }
 
-std::vector<std::string> names_of(const std::vector<OptionText>& options) {
+std::vector<std::string> names_of(const std::vector<Option>& options) {
   std::vector<std::string> names;
-  for (const OptionText& option : options) names.insert(names.end(), option.names.begin(), option.names.end());
+  for (const Option& option : options) names.insert(names.end(), option.names.begin(), option.names.end());
   return names;
 }
 
-std::vector<std::string> names_of(const std::vector<VerbText>& verbs) {
+std::vector<std::string> names_of(const std::vector<Subcommand>& subcommands) {
   std::vector<std::string> names;
-  for (const VerbText& verb : verbs) names.push_back(verb.name);
+  for (const Subcommand& each : subcommands) names.push_back(each.name);
   return names;
 }
 
-// What bash does for a value.
-std::string bash_value(const OptionText& option) {
-  switch (option.takes) {
+// The bash function that completes an option's value.
+std::string bash_value(const Option& option) {
+  switch (option.takes()) {
     case Takes::kChoice:
-      return "_rota_words " + quoted(joined(option.choices));
+      return "_rota_words " + shell_quoted(joined(option.choices));
     case Takes::kFile:
       return "_rota_files -f";
     case Takes::kFolder:
@@ -61,9 +61,10 @@ std::string bash_value(const OptionText& option) {
 
 }  // namespace
 
-std::string bash_completion(const std::vector<VerbText>& verbs) {
+std::string bash_completion(const std::vector<Subcommand>& subcommands) {
+  CommonFlags flags;
   std::string out =
-      "# Completion of rota for bash; written by `rota completion bash`.\n"
+      "# Completion of rota for bash; printed by `rota completion bash`.\n"
       "_rota_words() {\n"
       "  mapfile -t COMPREPLY < <(compgen -W \"$1\" -- \"$cur\")\n"
       "}\n"
@@ -72,7 +73,7 @@ std::string bash_completion(const std::vector<VerbText>& verbs) {
       "  mapfile -t COMPREPLY < <(compgen \"$1\" -- \"$cur\")\n"
       "}\n"
       "_rota() {\n"
-      "  local cur=${COMP_WORDS[COMP_CWORD]} option=${COMP_WORDS[COMP_CWORD - 1]} verb= i\n"
+      "  local cur=${COMP_WORDS[COMP_CWORD]} option=${COMP_WORDS[COMP_CWORD - 1]} subcommand= i\n"
       "  COMPREPLY=()\n"
       "  # `--option=value` arrives as three words.\n"
       "  if [[ $cur == '=' ]]; then\n"
@@ -82,30 +83,30 @@ std::string bash_completion(const std::vector<VerbText>& verbs) {
       "  fi\n"
       "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
       "    if [[ ${COMP_WORDS[i]} != -* ]]; then\n"
-      "      verb=${COMP_WORDS[i]}\n"
+      "      subcommand=${COMP_WORDS[i]}\n"
       "      break\n"
       "    fi\n"
       "  done\n"
-      "  case $verb in\n";
-  out += "    '')\n      _rota_words " + quoted(joined(names_of(verbs)) + " --help") + "\n      ;;\n";
-  for (const VerbText& verb : verbs) {
-    out += "    " + verb.name + ")\n      case $option in\n";
-    for (const OptionText& option : verb.options) {
-      if (option.takes == Takes::kNothing) continue;
+      "  case $subcommand in\n";
+  out += "    '')\n      _rota_words " + shell_quoted(joined(names_of(subcommands)) + " --help") + "\n      ;;\n";
+  for (const Subcommand& each : subcommands) {
+    out += "    " + each.name + ")\n      case $option in\n";
+    for (const Option& option : all_options(each, &flags)) {
+      if (option.takes() == Takes::kNothing) continue;
       out += "        " + joined(option.names, " | ") + ")\n          " + bash_value(option) +
              "\n          return\n          ;;\n";
     }
     out += "      esac\n      if [[ $cur == -* ]]; then\n        _rota_words " +
-           quoted(joined(names_of(verb.options))) + "\n";
-    if (!verb.positionals.empty() && verb.positionals.front().takes != Takes::kText) {
-      out += "      else\n        " + bash_value(verb.positionals.front()) + "\n";
+           shell_quoted(joined(names_of(all_options(each, &flags)))) + "\n";
+    if (!each.positionals.empty() && each.positionals.front().takes() != Takes::kText) {
+      out += "      else\n        " + bash_value(each.positionals.front()) + "\n";
     }
     out += "      fi\n      ;;\n";
   }
   return out + "  esac\n}\ncomplete -F _rota rota\n";
 }
 
-std::string zsh_completion(const std::vector<VerbText>& verbs) {
+std::string zsh_completion(const std::vector<Subcommand>& subcommands) {
   const auto described = [](std::string_view text) {  // Within [...] of _arguments.
     std::string out;
     for (const char c : text) {
@@ -114,8 +115,8 @@ std::string zsh_completion(const std::vector<VerbText>& verbs) {
     }
     return out;
   };
-  const auto action = [](const OptionText& option) -> std::string {
-    switch (option.takes) {
+  const auto action = [](const Option& option) -> std::string {
+    switch (option.takes()) {
       case Takes::kChoice:
         return "(" + joined(option.choices) + ")";
       case Takes::kFile:
@@ -126,41 +127,43 @@ std::string zsh_completion(const std::vector<VerbText>& verbs) {
         return " ";
     }
   };
+  CommonFlags flags;
   std::string out =
       "#compdef rota\n"
-      "# Completion of rota for zsh; written by `rota completion zsh`.\n"
+      "# Completion of rota for zsh; printed by `rota completion zsh`.\n"
       "_rota() {\n"
       "  local context state state_descr line\n"
       "  typeset -A opt_args\n"
-      "  local -a verbs\n"
-      "  verbs=(\n";
-  for (const VerbText& verb : verbs) out += "    " + quoted(verb.name + ":" + described(verb.meaning)) + "\n";
+      "  local -a subcommands\n"
+      "  subcommands=(\n";
+  for (const Subcommand& each : subcommands)
+    out += "    " + shell_quoted(each.name + ":" + described(each.meaning)) + "\n";
   out +=
       "  )\n"
-      "  _arguments -C '(-h --help)'{-h,--help}'[help]' '1: :->verb' '*:: :->rest'\n"
+      "  _arguments -C '(-h --help)'{-h,--help}'[help]' '1: :->subcommand' '*:: :->rest'\n"
       "  case $state in\n"
-      "    verb)\n"
-      "      _describe -t verbs verb verbs\n"
+      "    subcommand)\n"
+      "      _describe -t subcommands subcommand subcommands\n"
       "      ;;\n"
       "    rest)\n"
       "      case $line[1] in\n";
-  for (const VerbText& verb : verbs) {
-    out += "        " + verb.name + ")\n          _arguments";
-    for (const OptionText& option : verb.options) {
+  for (const Subcommand& each : subcommands) {
+    out += "        " + each.name + ")\n          _arguments";
+    for (const Option& option : all_options(each, &flags)) {
       for (const std::string& name : option.names) {
-        const bool value = option.takes != Takes::kNothing;
+        const bool value = option.takes() != Takes::kNothing;
         std::string spec = option.names.size() > 1 ? "(" + joined(option.names) + ")" : option.many ? "*" : "";
         spec += name + (value && name.starts_with("--") ? "=" : "") + "[" + described(option.meaning) + "]";
         if (value) spec += ":" + described(option.value) + ":" + action(option);
-        out += " \\\n            " + quoted(spec);
+        out += " \\\n            " + shell_quoted(spec);
       }
     }
-    for (std::size_t i = 0; i < verb.positionals.size(); ++i) {
-      const OptionText& each = verb.positionals[i];
-      const std::string place = each.many ? "*" : std::to_string(i + 1);
+    for (std::size_t i = 0; i < each.positionals.size(); ++i) {
+      const Option& option = each.positionals[i];
+      const std::string place = option.many ? "*" : std::to_string(i + 1);
       const std::string spec =
-          place + (each.required || each.many ? ":" : "::") + described(each.names.front()) + ":" + action(each);
-      out += " \\\n            " + quoted(spec);
+          place + (option.required || option.many ? ":" : "::") + described(option.name()) + ":" + action(option);
+      out += " \\\n            " + shell_quoted(spec);
     }
     out += "\n          ;;\n";
   }
@@ -176,7 +179,7 @@ std::string zsh_completion(const std::vector<VerbText>& verbs) {
          "fi\n";
 }
 
-std::string fish_completion(const std::vector<VerbText>& verbs) {
+std::string fish_completion(const std::vector<Subcommand>& subcommands) {
   const auto text = [](std::string_view raw) {  // Within single quotes.
     std::string out = "'";
     for (const char c : raw) {
@@ -185,8 +188,8 @@ std::string fish_completion(const std::vector<VerbText>& verbs) {
     }
     return out + "'";
   };
-  const auto value = [&](const OptionText& option) -> std::string {
-    switch (option.takes) {
+  const auto value = [&](const Option& option) -> std::string {
+    switch (option.takes()) {
       case Takes::kChoice:
         return " -x -a " + text(joined(option.choices));
       case Takes::kFile:
@@ -200,23 +203,24 @@ std::string fish_completion(const std::vector<VerbText>& verbs) {
     }
     return "";
   };
+  CommonFlags flags;
   std::string out =
-      "# Completion of rota for fish; written by `rota completion fish`.\n"
+      "# Completion of rota for fish; printed by `rota completion fish`.\n"
       "complete -c rota -f\n"
       "complete -c rota -n __fish_use_subcommand -s h -l help -d 'help'\n";
-  for (const VerbText& verb : verbs) {
-    out += "complete -c rota -n __fish_use_subcommand -a " + verb.name + " -d " + text(verb.meaning) + "\n";
-    const std::string begin = "complete -c rota -n '__fish_seen_subcommand_from " + verb.name + "'";
-    for (const OptionText& option : verb.options) {
+  for (const Subcommand& each : subcommands) {
+    out += "complete -c rota -n __fish_use_subcommand -a " + each.name + " -d " + text(each.meaning) + "\n";
+    const std::string begin = "complete -c rota -n '__fish_seen_subcommand_from " + each.name + "'";
+    for (const Option& option : all_options(each, &flags)) {
       out += begin;
       for (const std::string& name : option.names) {
         out += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
       }
       out += value(option) + " -d " + text(option.meaning) + "\n";
     }
-    for (const OptionText& each : verb.positionals) {
-      if (each.takes == Takes::kFile) out += begin + " -F\n";
-      if (each.takes == Takes::kChoice) out += begin + " -a " + text(joined(each.choices)) + "\n";
+    for (const Option& option : each.positionals) {
+      if (option.takes() == Takes::kFile) out += begin + " -F\n";
+      if (option.takes() == Takes::kChoice) out += begin + " -a " + text(joined(option.choices)) + "\n";
     }
   }
   return out;

@@ -31,8 +31,10 @@ std::size_t count_tasks(const model::WorkflowSpec& spec) {
 std::vector<std::string> task_names(const model::WorkflowSpec& spec) {
   std::vector<std::string> names;
   for (const model::Stage& stage : spec.stages) {
-    if (stage.items.empty()) names.push_back(stage.name);
-    for (std::size_t i = 0; i < stage.items.size(); ++i) names.push_back(stage.name + "[" + std::to_string(i) + "]");
+    if (stage.items.size() < 2) names.push_back(stage.name);
+    for (std::size_t i = 0; stage.items.size() > 1 && i < stage.items.size(); ++i) {
+      names.push_back(stage.name + "[" + std::to_string(i) + "]");
+    }
   }
   return names;
 }

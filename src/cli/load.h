@@ -1,4 +1,4 @@
-// A workflow file as the verbs need it.
+// Loads a workflow file.
 //
 // Thread safety: functions without state.
 #pragma once
@@ -7,22 +7,23 @@
 #include <string>
 #include <vector>
 
-#include "model/spec.h"
+#include "model/workflow_spec.h"
 #include "rota/result.h"
 
 namespace rota::cli {
 
 struct Loaded {
   model::WorkflowSpec spec{};
-  std::string path{};     // Absolute, without links.
-  std::string content{};  // A hash of the text: the same file again is the same workflow.
+  std::string path{};     // Absolute, without symbolic links.
+  std::string content{};  // A hash of the text: it tells whether the file has changed since an earlier run.
 };
 
-// All problems of the file in one error (ParseError), or why it cannot be read.
+// ParseError with all problems of the file, or the reason why it cannot be read.
 [[nodiscard]] Result<Loaded> load_workflow(const std::string& path);
 
 [[nodiscard]] std::size_t count_tasks(const model::WorkflowSpec& spec);
-// "train", or "train[3]" in a stage of several: by the task's place in the workflow.
+// The names of the tasks, by index: "train", or "train[3]" in a stage of several tasks. They are those of
+// fleet::Workflow::name_of(), for a workflow that was not submitted yet.
 [[nodiscard]] std::vector<std::string> task_names(const model::WorkflowSpec& spec);
 
 }  // namespace rota::cli

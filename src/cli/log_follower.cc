@@ -58,7 +58,7 @@ Result<std::string> LogFollower::rest() {
   if (!std::exchange(checked_, true) && offset_ > 0) {
     ROTA_TRY_ASSIGN(const std::string there, read(offset_ - last_.size(), last_.size()));
     if (there != last_) {
-      // The file is within its bound, or somebody has chosen a bound that fits into memory (output.h).
+      // The file is not longer than its limit, which fits into memory (worker/output.h).
       ROTA_TRY_ASSIGN(const std::string all, read(0, static_cast<std::size_t>(offset_) + kPiece));
       const std::size_t notice = all.find(kNotice);
       const std::size_t begin = notice == std::string::npos ? std::string::npos : all.rfind('\n', notice);
@@ -71,7 +71,7 @@ Result<std::string> LogFollower::rest() {
 std::string_view last_lines(std::string_view text, std::size_t lines) {
   if (lines == 0) return {};
   std::size_t begin = text.size();
-  if (text.ends_with('\n')) --begin;  // It ends the last line, and begins no other.
+  if (text.ends_with('\n')) --begin;  // It ends the last line and does not start another one.
   for (; lines > 0; --lines) {
     if (begin == 0) return text;
     begin = text.rfind('\n', begin - 1);

@@ -1,8 +1,9 @@
-// LogFollower: what a task has written, as it grows.
+// LogFollower: reads the log of a task while it grows.
 //
-// A log is appended to until its bound; beyond that its second half is a ring, which is put in order when the task has
-// ended, with a notice before it that says how much was dropped (worker/output.h). So what a follower reads is what was
-// written, until the bound. At the end, if the file is not what was read before, it goes on at the notice.
+// The worker appends to a log until its limit; beyond that, the second half of the file is a ring buffer. When the task
+// has ended, the worker puts the ring in order and inserts a notice of how much was dropped (worker/output.h). Until
+// the limit, a follower therefore reads the output as it was written. If the file was rearranged at the end, the
+// follower continues at the notice.
 //
 // Thread safety: none.
 #pragma once
@@ -20,18 +21,18 @@ class LogFollower {
   explicit LogFollower(std::string path) : path_(std::move(path)) {}
 
   [[nodiscard]] const std::string& path() const { return path_; }
-  // What came since the last call; at most a few MiB, so call it until it gives nothing. Empty if there is no file.
+  // The bytes since the last call, at most 1 MiB: call it until it returns an empty string. Empty if there is no file.
   Result<std::string> more();
-  // The same once the task has ended, to be called until it gives nothing.
+  // The same after the task has ended.
   Result<std::string> rest();
 
  private:
   Result<std::string> read(std::uint64_t from, std::size_t most) const;
 
   std::string path_;
-  std::uint64_t offset_ = 0;  // Read so far.
-  std::string last_;          // The end of that.
-  bool checked_ = false;      // rest() has looked whether it still stands there.
+  std::uint64_t offset_ = 0;  // How much was read.
+  std::string last_;          // The last bytes that were read.
+  bool checked_ = false;      // rest() has checked whether last_ is still in its place.
 };
 
 // The last `lines` lines of a text.

@@ -23,7 +23,7 @@ class LogFollowerTest : public ::testing::Test {
   std::string path_;
 };
 
-TEST_F(LogFollowerTest, GivesWhatIsNew) {
+TEST_F(LogFollowerTest, ReturnsNewBytes) {
   LogFollower log(path_);
   EXPECT_EQ(*log.more(), "") << "there is no file yet";
   write("one\n");
@@ -36,8 +36,8 @@ TEST_F(LogFollowerTest, GivesWhatIsNew) {
   EXPECT_EQ(*log.rest(), "");
 }
 
-// U-3: of a log beyond its bound, what was dropped is said, and the end follows.
-TEST_F(LogFollowerTest, GoesOnBehindWhatWasDropped) {
+// U-3: if a log has exceeded its limit, the notice of what was dropped and the end of the output follow.
+TEST_F(LogFollowerTest, ContinuesAtTheNoticeOfDroppedOutput) {
   const std::string head = "head " + std::string(600, 'h') + "\n";
   LogFollower log(path_);
   write(head + "ring of the first round\n");

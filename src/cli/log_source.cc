@@ -54,7 +54,8 @@ class LedgerSource final : public LogSource {
     Result<std::optional<ledger::Snapshot>> snapshot = reader_.latest_snapshot();
     if (!snapshot.ok()) return std::move(snapshot).take_error();
     if (!*snapshot) {
-      return Error{ErrorCode::kCorrupt, path_ + ": its first records are gone, but there is no snapshot of them"};
+      return Error{ErrorCode::kCorrupt,
+                   path_ + ": the first records are missing, and there is no snapshot that replaces them"};
     }
     Result<host::Recovered> recovered = host::decode_snapshot(**snapshot);
     if (!recovered.ok()) return std::move(recovered).take_error().in(path_);
@@ -70,8 +71,8 @@ class LedgerSource final : public LogSource {
       Result<std::vector<ledger::RecordBytes>> more = reader_.read(position_.index + 1, kReadRecords);
       if (!more.ok()) return std::move(more).take_error();
       if (more->empty()) {
-        return Error{ErrorCode::kCorrupt, path_ + ": record " + std::to_string(position_.index + 1) + " is missing; " +
-                                              std::to_string(reader_.last_index()) + " should be there"};
+        return Error{ErrorCode::kCorrupt, path_ + ": record " + std::to_string(position_.index + 1) +
+                                              " is missing of " + std::to_string(reader_.last_index())};
       }
       records_ = std::move(*more);
     }
@@ -116,7 +117,7 @@ Result<std::unique_ptr<LogSource>> LogSource::open(const std::string& path) {
   if (!std::filesystem::exists(status)) {
     return system_error(path, error ? error : std::make_error_code(std::errc::no_such_file_or_directory));
   }
-  // A ledger that its writer has just made is empty still.
+  // A ledger that was just created is an empty file, without the magic number of SQLite.
   if (std::filesystem::path(path).filename() == "ledger.db") return open_ledger(path);
   std::ifstream file(path, std::ios::binary);
   if (!file) return system_error(path, std::error_code(errno, std::generic_category()));

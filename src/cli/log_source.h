@@ -1,5 +1,5 @@
-// The records of a log, wherever it is: a log file (fleet/record.h), or the ledger of a host or of `rota run`, which
-// another process may have open. Every record is checked as it is read. Nothing is changed.
+// LogSource: reads the records of a log file (fleet/record.h), or of the ledger of a host or of `rota run`, even while
+// another process has it open. Every record is checked as it is read. Nothing is changed.
 //
 //   ROTA_TRY_ASSIGN(auto log, LogSource::open(place.log));
 //   ROTA_TRY_ASSIGN(fleet::Brain brain, log->begin());
@@ -22,23 +22,22 @@ class LogSource {
  public:
   virtual ~LogSource() = default;
 
-  // By its file. NotFound, IoError, PermissionDenied; Corrupt for what is no log.
+  // NotFound, IoError, PermissionDenied; Corrupt if the file is not a log.
   static Result<std::unique_ptr<LogSource>> open(const std::string& path);
 
-  // Begins anew. The brain as it was before the first record that next() gives: an empty one, or, for a ledger whose
-  // first records were compacted, its snapshot's.
+  // Goes back to the start. Returns the brain as it was before the first record that next() returns: an empty one, or
+  // the snapshot's if the first records were compacted.
   virtual Result<fleet::Brain> begin() = 0;
-  // How many records are missing at the front.
+  // How many records were compacted.
   [[nodiscard]] virtual std::uint64_t compacted() const { return 0; }
-  // The next record, or null at the end. Corrupt with the position of the first defect. It is valid until the next
-  // call.
+  // The next record, or null at the end; valid until the next call. Corrupt, with the position of the first defect.
   virtual Result<const fleet::Record*> next() = 0;
-  // After the end: next() goes on with what was committed since.
+  // After the end: lets next() return the records that were committed since.
   virtual Result<void> refresh() { return {}; }
-  // How much of it was read, of 1000.
+  // How much was read, in thousandths.
   [[nodiscard]] virtual int permille() const = 0;
 
-  // The record of this index, or null if there is none; begins anew.
+  // The record with this index, or null if there is none. Goes back to the start first.
   Result<const fleet::Record*> find(std::uint64_t index);
 };
 

@@ -1,11 +1,12 @@
-// docs/cli.md and docs/man/rota.1: what the program can do, as pages.
+// docs/cli.md and docs/man/rota.1.
+#include "cli/pages.h"
+
 #include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "cli/describe.h"
 #include "rota/error_code.h"
 
 namespace rota::cli {
@@ -13,25 +14,24 @@ namespace rota::cli {
 namespace {
 
 constexpr std::string_view kIntroduction =
-    "`rota` runs workflows: files in YAML or JSON that say what to run, and what needs what.";
+    "`rota` runs workflows: files in YAML or JSON that list programs to run and the dependencies between them.";
 constexpr std::string_view kPlaces =
-    "The run of `w.yaml` is kept in `.rota/w.yaml/` beside it, or in the folder that `--state` names: `ledger.db` is "
-    "the "
-    "log of all decisions, `logs/` has what each attempt of a task wrote. WHERE is the workflow's file, such a folder, "
-    "or "
-    "a folder with `.rota/` in it; without it the current folder is meant. A run that goes on can be looked at from "
-    "another terminal; looking changes nothing.";
-constexpr std::string_view kPrograms =
-    "`--json` is for programs: one JSON value, or one a line. There are no colours and no lines that are written over "
-    "unless the output is a terminal.";
+    "The state of the runs of `w.yaml` is in the folder `.rota/w.yaml/` next to it, or in the folder that `--state` "
+    "names: `ledger.db` is the log of all decisions, `logs/` contains what each attempt of a task wrote. WHERE names a "
+    "run: the workflow file, its state folder, or a folder that contains `.rota/`; the default is the current folder. "
+    "A run can be inspected from another terminal while it runs; inspecting it changes nothing.";
+constexpr std::string_view kOutput =
+    "Tables are for people. `--json` prints JSON for other software: one value, or one value per line. `--quiet` "
+    "prints neither progress nor headings nor remarks. Colours and lines that are drawn again appear only on a "
+    "terminal.";
 
 struct Status {
   int number;
-  std::string name;  // Of the error; none if it does not come from one.
+  std::string name;  // Of the error code; empty for a status that no error code has.
   std::string meaning;
 };
 
-// By number, and then as in the table of errors.
+// By number, then in the order of the table of error codes.
 std::vector<Status> exit_statuses() {
   std::vector<Status> all{{0, "", "success"}, {1, "", "the workflow failed"}};
   int most = 1;
@@ -45,22 +45,22 @@ std::vector<Status> exit_statuses() {
 }
 
 // "-f, --follow", "--tail N"
-std::string label_of(const OptionText& option) {
+std::string label_of(const Option& option) {
   std::string text;
   for (const std::string& name : option.names) text += (text.empty() ? "" : ", ") + name;
   if (!option.positional && !option.value.empty()) text += " " + option.value;
   return text;
 }
 
-// What may be left out is in brackets in the usage; a choice is said here.
-std::string meaning_of(const OptionText& option) {
+// The usage shows the name of a positional only, so its choices are listed here.
+std::string meaning_of(const Option& option) {
   if (!option.positional || option.choices.empty()) return option.meaning;
   std::string text = option.meaning + ":";
   for (const std::string& choice : option.choices) text += " " + choice;
   return text;
 }
 
-// In a table of Markdown.
+// Escapes text for a cell of a Markdown table.
 std::string cell(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -70,7 +70,7 @@ std::string cell(std::string_view text) {
   return out;
 }
 
-// For troff: no line of it is a request, and what is typed stays as it is typed.
+// Escapes text for troff: no line is taken for a request, and characters to type stay as they are.
 std::string roff(std::string_view text) {
   std::string out;
   bool line_start = true;
@@ -84,7 +84,7 @@ std::string roff(std::string_view text) {
       case '-':
         out += "\\-";
         break;
-      case '`':  // Our texts have what is typed in backquotes.
+      case '`':  // In Markdown: around text to type.
         out += '"';
         break;
       case '\'':
@@ -103,33 +103,34 @@ std::string roff(std::string_view text) {
   return out;
 }
 
-void rows(std::string& out, const std::vector<OptionText>& options) {
-  for (const OptionText& option : options) {
+void rows(std::string& out, const std::vector<Option>& options) {
+  for (const Option& option : options) {
     out += "| `" + cell(label_of(option)) + "` | " + cell(meaning_of(option)) + " |\n";
   }
 }
 
 }  // namespace
 
-std::string markdown_page(const std::vector<VerbText>& verbs) {
+std::string markdown_page(const std::vector<Subcommand>& subcommands) {
+  CommonFlags flags;
   std::string out =
-      "# The `rota` command\n\n"
-      "<!-- Written by `rota help-page markdown`; a test compares. Change the texts in src/cli/, and write it anew. "
-      "-->\n\n";
-  out.append(kIntroduction).append("\n\n| verb | |\n|---|---|\n");
-  for (const VerbText& verb : verbs) {
-    out += "| [`" + verb.name + "`](#rota-" + verb.name + ") | " + cell(verb.meaning) + " |\n";
+      "# The `rota` program\n\n"
+      "<!-- Printed by `rota help-page markdown`, and compared by a test. To change it, change the texts in src/cli/ "
+      "and print it again. -->\n\n";
+  out.append(kIntroduction).append("\n\n| subcommand | |\n|---|---|\n");
+  for (const Subcommand& each : subcommands) {
+    out += "| [`" + each.name + "`](#rota-" + each.name + ") | " + cell(each.meaning) + " |\n";
   }
-  out.append("\n## Where runs are kept\n\n").append(kPlaces).append("\n\n").append(kPrograms).append("\n");
-  for (const VerbText& verb : verbs) {
-    out += "\n## rota " + verb.name + "\n\n" + verb.meaning + ".\n\n```\n" + verb.usage() + "\n```\n\n";
+  out.append("\n## Where the state of a run is\n\n").append(kPlaces).append("\n\n").append(kOutput).append("\n");
+  for (const Subcommand& each : subcommands) {
+    out += "\n## rota " + each.name + "\n\n" + each.meaning + ".\n\n```\n" + each.usage() + "\n```\n\n";
     out += "| | |\n|---|---|\n";
-    rows(out, verb.positionals);
-    rows(out, verb.options);
-    if (!verb.footer.empty()) out += "\n" + verb.footer + "\n";
-    if (!verb.examples.empty()) out += "\n```\n";
-    for (const std::string& example : verb.examples) out += example + "\n";
-    if (!verb.examples.empty()) out += "```\n";
+    rows(out, each.positionals);
+    rows(out, all_options(each, &flags));
+    if (!each.footer.empty()) out += "\n" + each.footer + "\n";
+    if (!each.examples.empty()) out += "\n```\n";
+    for (const std::string& example : each.examples) out += example + "\n";
+    if (!each.examples.empty()) out += "```\n";
   }
   out += "\n## Exit status\n\n| status | error | |\n|---|---|---|\n";
   for (const Status& status : exit_statuses()) {
@@ -138,25 +139,28 @@ std::string markdown_page(const std::vector<VerbText>& verbs) {
   return out;
 }
 
-std::string man_page(const std::vector<VerbText>& verbs) {
+std::string man_page(const std::vector<Subcommand>& subcommands) {
+  CommonFlags flags;
   std::string out =
-      ".\\\" Written by `rota help-page man`; a test compares. Change the texts in src/cli/, and write it anew.\n"
+      ".\\\" Printed by `rota help-page man`, and compared by a test. To change it, change the texts in src/cli/ and "
+      "print\n"
+      ".\\\" it again.\n"
       ".TH ROTA 1 \"\" \"Rota\" \"Rota\"\n"
       ".SH NAME\nrota \\- run workflows, from one file on one machine to a fleet\n"
-      ".SH SYNOPSIS\n.B rota\n.I VERB\n[\\fIOPTIONS\\fR] ...\n"
+      ".SH SYNOPSIS\n.B rota\n.I SUBCOMMAND\n[\\fIOPTIONS\\fR] ...\n"
       ".SH DESCRIPTION\n";
-  out += roff(kIntroduction) + "\n.PP\n" + roff(kPlaces) + "\n.PP\n" + roff(kPrograms) + "\n.SH VERBS\n";
-  for (const VerbText& verb : verbs) {
-    out += ".SS " + roff(verb.usage()) + "\n" + roff(verb.meaning) + ".\n";
-    for (const auto* options : {&verb.positionals, &verb.options}) {
-      for (const OptionText& option : *options) {
+  out += roff(kIntroduction) + "\n.PP\n" + roff(kPlaces) + "\n.PP\n" + roff(kOutput) + "\n.SH SUBCOMMANDS\n";
+  for (const Subcommand& each : subcommands) {
+    out += ".SS " + roff(each.usage()) + "\n" + roff(each.meaning) + ".\n";
+    for (const std::vector<Option>& options : {each.positionals, all_options(each, &flags)}) {
+      for (const Option& option : options) {
         out += ".TP\n.B " + roff(label_of(option)) + "\n" + roff(meaning_of(option)) + "\n";
       }
     }
-    if (!verb.footer.empty()) out += ".PP\n" + roff(verb.footer) + "\n";
-    if (!verb.examples.empty()) out += ".PP\nExamples:\n.PP\n.EX\n";
-    for (const std::string& example : verb.examples) out += roff(example) + "\n";
-    if (!verb.examples.empty()) out += ".EE\n";
+    if (!each.footer.empty()) out += ".PP\n" + roff(each.footer) + "\n";
+    if (!each.examples.empty()) out += ".PP\nExamples:\n.PP\n.EX\n";
+    for (const std::string& example : each.examples) out += roff(example) + "\n";
+    if (!each.examples.empty()) out += ".EE\n";
   }
   out += ".SH EXIT STATUS\n";
   int last = -1;

@@ -24,7 +24,7 @@ bool has_ledger(const fs::path& folder) {
   return fs::is_regular_file(folder / kLedger, error);
 }
 
-// Writes go to the log beside the ledger first.
+// SQLite writes to the file ledger.db-wal first.
 fs::file_time_type changed(const Place& place) {
   fs::file_time_type latest = fs::file_time_type::min();
   for (const char* suffix : {"", "-wal"}) {
@@ -37,13 +37,13 @@ fs::file_time_type changed(const Place& place) {
 
 Place place_of(const fs::path& folder) {
   fs::path clean = folder.lexically_normal();
-  if (!clean.has_filename()) clean = clean.parent_path();  // It was written with a slash at its end.
+  if (!clean.has_filename()) clean = clean.parent_path();  // The path ended with a slash.
   Place place{clean.string(), (clean / kLedger).string(), clean.string()};
   if (clean.parent_path().filename() == kStates) place.name = clean.filename().string();
   return place;
 }
 
-// Folders of `states` with a ledger in them.
+// The folders in `states` that contain a ledger.
 std::vector<Place> places_in(const fs::path& states) {
   std::vector<Place> found;
   std::error_code error;
@@ -78,8 +78,8 @@ Result<std::vector<Place>> find_in_folder(const fs::path& folder, const std::str
   return Error{
       ErrorCode::kNotFound,
       (written.empty() ? std::string("nothing was run in this folder") : "there is no run in " + written) +
-          ": it is not a state folder of Rota (no ledger.db) and has none in .rota/. `rota run FILE` makes one "
-          "beside the file; if it was run with --state DIR, name DIR"};
+          ": it is not a state folder (it has no ledger.db), and its .rota/ contains none. `rota run FILE` creates one "
+          "next to the file; for a run with --state DIR, name DIR"};
 }
 
 }  // namespace
@@ -92,8 +92,8 @@ std::string state_folder_of(const std::string& workflow_path) {
   return ((parent.empty() ? fs::path(".") : parent) / kStates / path.filename()).lexically_normal().string();
 }
 
-std::string log_name(std::uint64_t task, std::uint32_t attempt) {
-  return std::to_string(task) + "-" + std::to_string(attempt) + ".log";
+std::string log_name(model::TaskId task, model::AttemptNumber attempt) {
+  return std::to_string(task.value()) + "-" + std::to_string(attempt.value()) + ".log";
 }
 
 Result<std::vector<Place>> find_places(const std::string& where) {
@@ -113,17 +113,17 @@ Result<std::vector<Place>> find_places(const std::string& where) {
   if (has_ledger(state)) return std::vector{place_of(state)};
   if (!fs::exists(status)) {
     return Error{ErrorCode::kNotFound, as_written(where) +
-                                           ": No such file or folder; name a workflow's file, a state folder, or a "
-                                           "folder with .rota/ in it"};
+                                           ": No such file or folder; name a workflow file, a state folder, or a "
+                                           "folder that contains .rota/"};
   }
   return Error{ErrorCode::kNotFound, as_written(where) + " has not been run: there is no " + state +
-                                         ". `rota run` makes it; if it was run with --state DIR, name DIR"};
+                                         ". `rota run` creates it; for a run with --state DIR, name DIR"};
 }
 
 Result<Place> find_place(const std::string& where, std::string* note) {
   ROTA_TRY_ASSIGN(std::vector<Place> places, find_places(where));
   if (note != nullptr && places.size() > 1) {
-    *note = "of " + std::to_string(places.size()) + " runs here the latest is meant, that of " + places.front().name;
+    *note = "using the latest of " + std::to_string(places.size()) + " runs here, that of " + places.front().name;
   }
   return std::move(places.front());
 }
@@ -131,15 +131,15 @@ Result<Place> find_place(const std::string& where, std::string* note) {
 bool is_place(const std::string& text) {
   if (text.empty()) return false;
   if (find_places(text).ok()) return true;
-  // Not a place that has a run, but meant as one: what is said of it then is more useful than that there is no such
-  // task. A file or folder that has a task's name by chance is not meant.
+  // A word that looks like a path is a place even if there is no run: an error about the path is more useful than
+  // "no such task". A file or folder that has the name of a task by chance is not a place.
   const std::string extension = fs::path(text).extension();
   return extension == ".yaml" || extension == ".yml" || extension == ".json" || extension == ".log" ||
          extension == ".db" || text.starts_with("./") || text.starts_with("/") || text.starts_with("../") ||
          text == "." || text == "..";
 }
 
-void sort_out(std::string& where, std::vector<std::string>& tasks) {
+void separate_where(std::string& where, std::vector<std::string>& tasks) {
   if (where.empty() || is_place(where)) return;
   tasks.insert(tasks.begin(), std::exchange(where, {}));
 }

@@ -1,11 +1,11 @@
-// Where runs are kept, as people name it: for every verb that looks at one.
+// Finds the run that a user names, for the subcommands with WHERE:
 //
-//   w.yaml           a workflow's file: .rota/w.yaml/ beside it, where `rota run` keeps its run
-//   a state folder   what was given to `rota run --state`, or one of .rota/: there is a ledger.db in it
-//   a folder         all that is in its .rota/
+//   w.yaml           a workflow file: its state folder is .rota/w.yaml/ next to it
+//   a state folder   the DIR of `rota run --state DIR`, or a folder in .rota/: it contains a ledger.db
+//   a folder         all state folders in its .rota/
 //   a ledger.db, or a log file
 //
-// Nothing at all means the current folder. Nothing is made or changed.
+// The default is the current folder. Nothing is created or changed.
 //
 // Thread safety: functions without state.
 #pragma once
@@ -15,31 +15,32 @@
 #include <string_view>
 #include <vector>
 
+#include "rota/model/ids.h"
 #include "rota/result.h"
 
 namespace rota::cli {
 
 struct Place {
-  std::string folder{};  // The state folder; of a log file, where it lies.
-  std::string log{};     // Its ledger.db, or the log file.
-  std::string name{};    // "w.yaml" for .rota/w.yaml, otherwise the folder as it was given.
+  std::string folder{};  // The state folder, or the folder of the log file.
+  std::string log{};     // The ledger.db or the log file.
+  std::string name{};    // "w.yaml" for .rota/w.yaml, otherwise the folder as the user wrote it.
 };
 
-// Where `rota run` keeps the run of this workflow's file, if nobody says otherwise.
+// The default state folder of a workflow file.
 [[nodiscard]] std::string state_folder_of(const std::string& workflow_path);
 
-// What the attempt of a task wrote is in this file of the state folder's logs/; the worker names it so.
-[[nodiscard]] std::string log_name(std::uint64_t task, std::uint32_t attempt);
+// The file in the state folder's logs/ that has the output of an attempt. The worker uses the same name.
+[[nodiscard]] std::string log_name(model::TaskId task, model::AttemptNumber attempt);
 
-// Those with the latest changes first; at least one. NotFound with what to do otherwise.
+// At least one place, the most recently changed first. NotFound, with what the user can do.
 [[nodiscard]] Result<std::vector<Place>> find_places(const std::string& where);
-// The one with the latest changes. If there are others, `note` says so.
+// The most recently changed place. If there are others, `note` says so.
 [[nodiscard]] Result<Place> find_place(const std::string& where, std::string* note = nullptr);
 
-// Does somebody who writes this mean a place, rather than a task?
+// Whether this word names a place rather than a task.
 [[nodiscard]] bool is_place(const std::string& text);
 
-// `[WHERE] [TASK...]`: what stands first is a task, too, unless it is a place.
-void sort_out(std::string& where, std::vector<std::string>& tasks);
+// For `[WHERE] [TASK...]`: moves the first word to the tasks unless it names a place.
+void separate_where(std::string& where, std::vector<std::string>& tasks);
 
 }  // namespace rota::cli

@@ -1,4 +1,4 @@
-// Where runs are, by all the names that people have for it.
+// Finding runs by everything that a user may write for WHERE.
 #include "cli/places.h"
 
 #include <gmock/gmock.h>
@@ -43,7 +43,7 @@ class PlacesTest : public ::testing::Test {
   fs::path folder_;
 };
 
-// C-2: a workflow's file, a state folder, a folder around, a ledger.
+// C-2: a workflow file, a state folder, a folder that contains .rota/, a ledger.
 TEST_F(PlacesTest, AllTheNames) {
   const std::string workflow = file("w.yaml", "apiVersion: rota/v1\n");
   state(".rota/w.yaml", 100);
@@ -58,15 +58,15 @@ TEST_F(PlacesTest, AllTheNames) {
   EXPECT_EQ(found(folder_ / ".rota"), found(folder_));
   EXPECT_EQ(found(folder_ / ".rota/"), found(folder_));
   EXPECT_EQ(found(folder_ / "kept"), std::vector<std::string>{"kept"});
-  EXPECT_EQ(found(folder_ / "other.yaml"), std::vector<std::string>{".rota/other.yaml"}) << "the file is gone";
+  EXPECT_EQ(found(folder_ / "other.yaml"), std::vector<std::string>{".rota/other.yaml"}) << "the file was removed";
   EXPECT_EQ(find_places(workflow)->front().name, "w.yaml");
-  // Through a link, as `rota run` finds it.
+  // Through a symbolic link, as with `rota run`.
   fs::create_directory(folder_ / "links");
   fs::create_symlink(workflow, folder_ / "links/w.yaml");
   EXPECT_EQ(found(folder_ / "links/w.yaml"), w);
   std::string note;
   EXPECT_EQ(find_place(folder_, &note)->name, "other.yaml");
-  EXPECT_THAT(note, HasSubstr("of 2 runs here"));
+  EXPECT_THAT(note, HasSubstr("using the latest of 2 runs here, that of other.yaml"));
 }
 
 TEST_F(PlacesTest, SaysWhatIsMissing) {
@@ -77,7 +77,7 @@ TEST_F(PlacesTest, SaysWhatIsMissing) {
   EXPECT_THAT(found(folder_).front(), HasSubstr("there is no run in '"));
 }
 
-// A file that has a task's name by chance is not meant.
+// A file that has the name of a task by chance is not a place.
 TEST_F(PlacesTest, PlacesAndTasks) {
   state(".rota/w.yaml");
   state("kept");
@@ -97,11 +97,11 @@ TEST_F(PlacesTest, PlacesAndTasks) {
   EXPECT_TRUE(is_place("kept"));
   std::string where = "train";
   std::vector<std::string> tasks{"test"};
-  sort_out(where, tasks);
+  separate_where(where, tasks);
   EXPECT_EQ(where, "");
   EXPECT_EQ(tasks, (std::vector<std::string>{"train", "test"}));
   where = "w.yaml";
-  sort_out(where, tasks);
+  separate_where(where, tasks);
   EXPECT_EQ(where, "w.yaml");
   fs::current_path(before);
 }

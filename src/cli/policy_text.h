@@ -1,4 +1,4 @@
-// A policy as it is written after --policy: `mode=static_worker,lambda_other=0.2,elastic.enable=true`.
+// The text of a policy after --policy: `mode=static_worker,lambda_other=0.2,elastic.enable=true`.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace rota::cli {
 
-// The same as fields of fleet/text.h: separated by spaces, fractions in billionths. InvalidArgument or ParseError with
-// what is wrong and what would be right; names and values of the fields are looked at by who reads them.
+// Converts it to fields as in fleet/text.h: separated by spaces, fractions in billionths. InvalidArgument or ParseError
+// with what is wrong and what would be right; the names and values of the fields are checked by their reader.
 [[nodiscard]] Result<std::string> policy_fields(std::string_view text);
 
 }  // namespace rota::cli

@@ -1,4 +1,5 @@
-// "verifying 42 %" on standard error, in one line that is written over; nothing when that is not a terminal.
+// ProgressLine: shows "verifying 42 %" on standard error, in one line that is overwritten; shows nothing if standard
+// error is not a terminal.
 #pragma once
 
 #include <unistd.h>

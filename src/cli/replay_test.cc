@@ -1,10 +1,8 @@
-// `rota replay` and `rota explain` as a person calls them: what they print, and their exit status.
+// `rota replay` and `rota explain` as a user runs them: what they print, and their exit status.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -12,8 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/commands.h"
+#include "cli/arguments.h"
 #include "cli/policy_text.h"
+#include "cli/subcommands.h"
 #include "fleet/brain.h"
 #include "fleet/record.h"
 #include "host/recovery.h"
@@ -35,27 +34,17 @@ struct Said {
   std::string err;
 };
 
-Said rota(std::vector<std::string> arguments) {
-  CLI::App app("rota", "rota");
-  Exit exit;
-  add_replay(app, exit);
-  add_explain(app, exit);
+Said rota(const std::vector<std::string>& arguments) {
   Said said;
   ::testing::internal::CaptureStdout();
   ::testing::internal::CaptureStderr();
-  try {
-    std::reverse(arguments.begin(), arguments.end());
-    app.parse(arguments);
-    said.status = exit.status;
-  } catch (const CLI::ParseError& error) {
-    said.status = error.get_exit_code();
-  }
+  said.status = run_command(subcommands(), arguments);
   said.out = ::testing::internal::GetCapturedStdout();
   said.err = ::testing::internal::GetCapturedStderr();
   return said;
 }
 
-// With one space for several: a test of what a table says, not of how wide it is.
+// Replaces several spaces by one: the tests check the words of a table, not its widths.
 std::string squeezed(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -76,16 +65,23 @@ std::vector<fleet::Record> small_log() {
   for (const char* name : {"a", "b"}) {
     model::WorkerSpec worker;
     worker.name = name;
+    worker.resources.cpu_millis = 1000;
     execute(fleet::RegisterWorker{worker, {}}, 0);
   }
   fleet::SubmitWorkflow submit;
   submit.workflow.name = "nightly";
   submit.workflow.templates.resize(1);
+  submit.workflow.templates[0].spec.program.emplace().shell = "true";
   submit.workflow.stages = {model::Stage{"train"}, model::Stage{"report", 0, {0}}};
   submit.workflow.stages[0].items = {"{}", "{}"};
   execute(submit, 1);
-  execute(fleet::ReportSucceeded{model::TaskId(model::WorkflowId(1), 0), 1, "null"}, 11);
-  execute(fleet::ReportSucceeded{model::TaskId(model::WorkflowId(1), 1), 1, "null"}, 11);
+  for (const std::uint32_t index : {0, 1}) {
+    fleet::ReportEnded ended{model::TaskId(model::WorkflowId(1), index), model::AttemptNumber(1), {}};
+    ended.outcome.end = model::AttemptEnd::kSucceeded;
+    ended.outcome.started_ns = kStart + kSecond;
+    ended.outcome.ended_ns = kStart + 11 * kSecond;
+    execute(ended, 11);
+  }
   return log;
 }
 
@@ -145,7 +141,7 @@ TEST_F(ReplayTest, Verifies) {
   for (const std::string& path : {file("a.log", bytes_of(log)), state(log), folder_ + "/state/ledger.db"}) {
     const Said said = rota({"replay", path});
     EXPECT_EQ(said.status, 0) << said.err;
-    EXPECT_THAT(said.out, HasSubstr("Verified: decided again and found the same, 5 records"));
+    EXPECT_THAT(said.out, HasSubstr("Verified: 5 records, each decided again with the same result"));
     EXPECT_THAT(said.out, HasSubstr(log.back().post.to_string()));
     EXPECT_THAT(squeezed(said.out), HasSubstr("makespan 10s\n"));
   }
@@ -221,12 +217,12 @@ TEST_F(ReplayTest, BeginsWithTheSnapshot) {
   const std::string path = state(log, 3);
   const Said said = rota({"replay", path});
   EXPECT_EQ(said.status, 0) << said.err;
-  EXPECT_THAT(said.out, HasSubstr("found the same, 2 records"));
+  EXPECT_THAT(said.out, HasSubstr("Verified: 2 records, each"));
   EXPECT_THAT(said.out, HasSubstr(log.back().post.to_string()));
   EXPECT_THAT(said.out, HasSubstr("the 3 records before it were compacted"));
   const Said other = rota({"replay", path, "--policy", "mode=static_worker"});
   EXPECT_EQ(other.status, 4);
-  EXPECT_THAT(other.err, HasSubstr("has its records from 4 on"));
+  EXPECT_THAT(other.err, HasSubstr("starts at record 4"));
   EXPECT_THAT(rota({"explain", path, "report"}).out, HasSubstr("wf-1.2 (report) runs on '"));
   const Said before = rota({"explain", path, "report", "--at", "2026-11-06T21:20:02Z"});
   EXPECT_EQ(before.status, 3);

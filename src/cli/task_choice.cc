@@ -11,7 +11,7 @@ Result<std::vector<model::TaskId>> find_tasks(const fleet::State& state, const s
   Result<model::TaskId> one = fleet::find_task(state, name);
   if (one.ok()) return std::vector{*one};
   if (one.code() != ErrorCode::kInvalidArgument) return std::move(one).take_error();
-  // A stage of several, perhaps.
+  // It may be a stage with several tasks.
   const std::size_t slash = name.rfind('/');
   const std::string of = slash == std::string::npos ? "" : name.substr(0, slash);
   const std::string stage_name = slash == std::string::npos ? name : name.substr(slash + 1);

@@ -1,4 +1,4 @@
-// The tasks that somebody means by a name.
+// Finds the tasks that a user names.
 #pragma once
 
 #include <string>
@@ -10,9 +10,10 @@
 
 namespace rota::cli {
 
-// As fleet::find_task(); and a stage's name, of the latest workflow that has it, means all of its tasks.
+// As fleet::find_task(); in addition, the name of a stage means all of its tasks in the latest workflow with that
+// stage.
 [[nodiscard]] Result<std::vector<model::TaskId>> find_tasks(const fleet::State& state, const std::string& name);
-// All of a workflow.
+// All tasks of a workflow.
 [[nodiscard]] std::vector<model::TaskId> tasks_of(const fleet::State& state, model::WorkflowId workflow);
 
 }  // namespace rota::cli

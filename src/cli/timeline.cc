@@ -8,7 +8,7 @@
 
 namespace rota::cli {
 
-void Timeline::add(const fleet::TaskAssigned& event, model::TaskId task, std::uint32_t attempt,
+void Timeline::add(const fleet::TaskAssigned& event, model::TaskId task, model::AttemptNumber attempt,
                    const fleet::Record& record, const fleet::State& state) {
   Attempt made;
   made.task = task;
@@ -18,7 +18,7 @@ void Timeline::add(const fleet::TaskAssigned& event, model::TaskId task, std::ui
   made.log_attempt = event.attempt;
   made.assigned_ns = made.ready_ns = record.wall_ns;
   made.why = fleet::explain_assignment(event, state);
-  // A workflow that this very record forgot has no names any more.
+  // If this record has also removed the workflow, its tasks have no names any more.
   if (const fleet::Task* found = state.find(task)) {
     made.ready_ns = std::min(found->since_ns, record.wall_ns);
     made.name = state.at(task.workflow()).name_of(*found);
@@ -31,29 +31,34 @@ void Timeline::end(model::TaskId task, const fleet::Record& record, std::string 
   const auto found = by_task_.find(task);
   if (found == by_task_.end()) return;
   Attempt& attempt = attempts_[found->second.back()];
-  if (attempt.ended_ns != 0) return;  // It was not running.
+  if (attempt.ended_ns != 0) return;  // No attempt was running.
   attempt.ended_ns = record.wall_ns;
   attempt.end = std::move(how);
   attempt.message = std::move(message);
-  if (attempt.begun_ns != 0) --running_;
+  const auto* report = std::get_if<fleet::ReportEnded>(&record.command);
+  if (report == nullptr || report->task != task) return;
+  const model::AttemptOutcome& outcome = report->outcome;
+  attempt.started_ns =
+      outcome.started_ns == 0 ? 0 : std::clamp(outcome.started_ns, attempt.assigned_ns, record.wall_ns);
+  if (attempt.started_ns == 0 || outcome.ended_ns == 0) return;
+  attempt.ended_ns = std::clamp(outcome.ended_ns, attempt.started_ns, record.wall_ns);
 }
 
 void Timeline::see(const fleet::Record& record, const fleet::State& state) {
   if (first_ns_ == 0) first_ns_ = record.wall_ns;
   last_ns_ = record.wall_ns;
-  const auto* reported = std::get_if<fleet::ReportFailed>(&record.command);
+  const auto* reported = std::get_if<fleet::ReportEnded>(&record.command);
   for (const fleet::Event& event : record.events) {
     if (const auto* assigned = std::get_if<fleet::TaskAssigned>(&event)) {
       add(*assigned, assigned->task, assigned->attempt, record, state);
-      for (const fleet::Member& member : assigned->members) add(*assigned, member.task, member.attempt, record, state);
+      for (const model::AttemptId& member : assigned->members)
+        add(*assigned, member.task, member.attempt, record, state);
     }
-    fleet::each_begun(event, state, [&](model::TaskId task, std::uint32_t) {
+    fleet::each_begun(event, state, [&](model::TaskId task, model::AttemptNumber) {
       const auto found = by_task_.find(task);
-      if (found == by_task_.end()) return;  // It was assigned before the first record that was seen.
+      if (found == by_task_.end()) return;  // It was assigned before the first record of this log.
       Attempt& attempt = attempts_[found->second.back()];
-      if (attempt.begun_ns != 0 || attempt.ended_ns != 0) return;
-      attempt.begun_ns = record.wall_ns;
-      ++running_;
+      if (attempt.started_ns == 0 && attempt.ended_ns == 0) attempt.started_ns = record.wall_ns;
     });
     if (const auto* succeeded = std::get_if<fleet::TaskSucceeded>(&event)) {
       end(succeeded->task, record, "succeeded");
@@ -64,35 +69,23 @@ void Timeline::see(const fleet::Record& record, const fleet::State& state) {
     } else if (const auto* requeued = std::get_if<fleet::TaskRequeued>(&event)) {
       const bool said = reported != nullptr && reported->task == requeued->task;
       end(requeued->task, record, "requeued: " + std::string(fleet::to_string(requeued->reason)),
-          said ? reported->message : "");
+          said ? reported->outcome.message : "");
     }
   }
-  const Load now{record.wall_ns, static_cast<std::int64_t>(state.ready_tasks()), running_};
-  if (!loads_.empty() && loads_.back().ready == now.ready && loads_.back().running == now.running) return;
-  if (!loads_.empty() && loads_.back().at_ns == now.at_ns) loads_.pop_back();
-  loads_.push_back(now);
+  const Ready now{record.wall_ns, static_cast<std::int64_t>(state.ready_tasks())};
+  if (!ready_.empty() && ready_.back().count == now.count) return;
+  if (!ready_.empty() && ready_.back().at_ns == now.at_ns) ready_.pop_back();
+  ready_.push_back(now);
 }
 
-const Attempt* Timeline::find(model::TaskId task, std::uint32_t number) const {
+const Attempt* Timeline::find(model::TaskId task, model::AttemptNumber number) const {
   const auto found = by_task_.find(task);
   if (found == by_task_.end()) return nullptr;
-  if (number == 0) return &attempts_[found->second.back()];
+  if (number.is_none()) return &attempts_[found->second.back()];
   for (const std::size_t i : found->second) {
     if (attempts_[i].attempt == number) return &attempts_[i];
   }
   return nullptr;
-}
-
-void Timeline::correct(RunReport& report, std::int64_t now_ns) const {
-  for (TaskRow& row : report.tasks) {
-    const Attempt* attempt = row.attempts == 0 ? nullptr : find(row.id, row.attempts);
-    if (attempt == nullptr) continue;
-    const std::int64_t end_ns = attempt->ended_ns != 0 ? attempt->ended_ns : now_ns;
-    const std::int64_t begin_ns = attempt->begun_ns != 0 ? attempt->begun_ns : end_ns;
-    row.wait_ns = std::max<std::int64_t>(begin_ns - attempt->ready_ns, 0);
-    row.run_ns = std::max<std::int64_t>(end_ns - begin_ns, 0);
-    row.begun_ns = attempt->begun_ns;
-  }
 }
 
 Result<void> read_more(LogSource& source, RunLog& log) {

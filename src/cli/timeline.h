@@ -1,10 +1,12 @@
-// When each attempt of each task ran, where and why: what the state forgets and the log knows.
+// Timeline: when, where and why each attempt of each task ran. The state of the brain keeps only the latest attempt, so
+// the timeline is built from the log.
 //
 //   Timeline timeline;
 //   for each record: brain.apply(record); timeline.see(record, brain.state());
 //
-// The times are the host's: an attempt begins when it is sent to its worker or, if it waits there for room, when it has
-// it; it ends when its end was reported.
+// The times of an attempt are those that its worker reported, bounded like those in the state: not before the
+// assignment and not after the record. If the worker reported no end (it was lost, or the process was killed), the
+// attempt started when it got its resources, and ended with the record that took it back.
 //
 // Invariant: an attempt is open (ended_ns == 0) while its task is assigned in the state, and at most one of a task is.
 // Thread safety: none.
@@ -18,7 +20,6 @@
 
 #include "cli/log_source.h"
 #include "cli/progress_line.h"
-#include "cli/run_report.h"
 #include "fleet/brain.h"
 #include "fleet/record.h"
 #include "fleet/state.h"
@@ -29,68 +30,63 @@ namespace rota::cli {
 
 struct Attempt {
   model::TaskId task{};
-  std::uint32_t attempt = 0;
+  model::AttemptNumber attempt{};
   model::WorkerId worker{};
-  // Whose log has what it wrote: of tasks that were merged, the one that led them.
+  // The attempt whose log has its output: of merged tasks, the leading one.
   model::TaskId log_task{};
-  std::uint32_t log_attempt = 0;
-  std::int64_t ready_ns = 0;  // Since when it could have run.
+  model::AttemptNumber log_attempt{};
+  std::int64_t ready_ns = 0;  // When it became ready.
   std::int64_t assigned_ns = 0;
-  std::int64_t begun_ns = 0;  // 0: it waits at its worker, or never had room there.
-  std::int64_t ended_ns = 0;  // 0: it has not ended.
-  std::string name{};         // "train[3]"
-  std::string end{};          // "succeeded", "failed", "cancelled"; "requeued: worker_lost"
-  std::string message{};      // Of a failure.
-  std::string why{};          // Why it ran there, in words.
+  std::int64_t started_ns = 0;  // 0: it waits at its worker for resources, or ended while it waited.
+  std::int64_t ended_ns = 0;    // 0: it has not ended.
+  std::string name{};           // "train[3]"
+  std::string end{};            // "succeeded", "failed", "cancelled"; "requeued: worker_lost"
+  std::string message{};        // Why it failed.
+  std::string why{};            // Why it ran there, for people.
 };
 
 class Timeline {
  public:
-  // How many tasks were ready and how many ran, from a moment on.
-  struct Load {
+  // How many tasks were ready, from this time on.
+  struct Ready {
     std::int64_t at_ns = 0;
-    std::int64_t ready = 0;
-    std::int64_t running = 0;
+    std::int64_t count = 0;
   };
 
-  // `state` is the one after the record.
+  // `state` is the state after the record.
   void see(const fleet::Record& record, const fleet::State& state);
 
   [[nodiscard]] const std::vector<Attempt>& attempts() const { return attempts_; }  // In the order of assignment.
-  [[nodiscard]] const std::vector<Load>& loads() const { return loads_; }
-  // Of the first and the last record that was seen; 0: none was.
+  [[nodiscard]] const std::vector<Ready>& ready() const { return ready_; }
+  // The times of the first and the last record; 0: there was none.
   [[nodiscard]] std::int64_t first_ns() const { return first_ns_; }
   [[nodiscard]] std::int64_t last_ns() const { return last_ns_; }
-  // The latest attempt of the task, or the one of this number; null: none was seen.
-  [[nodiscard]] const Attempt* find(model::TaskId task, std::uint32_t attempt = 0) const;
-
-  // Puts the times right that the state cannot know, as of `now_ns` for what still runs.
-  void correct(RunReport& report, std::int64_t now_ns) const;
+  // The latest attempt of the task, or the one with this number; null: there was none.
+  [[nodiscard]] const Attempt* find(model::TaskId task, model::AttemptNumber attempt = {}) const;
 
  private:
-  void add(const fleet::TaskAssigned& event, model::TaskId task, std::uint32_t attempt, const fleet::Record& record,
-           const fleet::State& state);
+  void add(const fleet::TaskAssigned& event, model::TaskId task, model::AttemptNumber attempt,
+           const fleet::Record& record, const fleet::State& state);
   void end(model::TaskId task, const fleet::Record& record, std::string how, std::string message = {});
 
   std::vector<Attempt> attempts_;
   std::map<model::TaskId, std::vector<std::size_t>> by_task_;
-  std::vector<Load> loads_;
-  std::int64_t running_ = 0;  // Attempts that have begun and not ended.
+  std::vector<Ready> ready_;
   std::int64_t first_ns_ = 0;
   std::int64_t last_ns_ = 0;
 };
 
-// A log as it stands now.
+// A log that was read, to its present end.
 struct RunLog {
   fleet::Brain brain{};
   Timeline timeline{};
 };
-// To the end of the log.
+// Reads the whole log.
 [[nodiscard]] Result<RunLog> read_log(LogSource& source, ProgressLine& progress);
-// What came since.
+// Reads the records that were added since.
 [[nodiscard]] Result<void> read_more(LogSource& source, RunLog& log);
 
-// The latest one, or none.
+// The latest workflow of the log, or none.
 [[nodiscard]] model::WorkflowId latest_workflow(const fleet::State& state);
 
 }  // namespace rota::cli

@@ -1,5 +1,5 @@
-// A run as a file for ui.perfetto.dev: a track for each worker, a slice for each attempt, arrows from a task to those
-// that needed it, and how many tasks were ready and ran. From the log alone.
+// Writes a run as a trace file for ui.perfetto.dev: a track for each worker, a slice for each attempt, arrows from a
+// task to the tasks that needed it, and counters of ready and running tasks. It needs nothing but the log.
 //
 // Thread safety: functions without state.
 #pragma once
@@ -13,8 +13,8 @@
 
 namespace rota::cli {
 
-// Of one workflow; of all, if it is none. How many slices there are. Times count from the first record, or from the
-// workflow's submission.
+// Writes one workflow, or all if `workflow` is none. Returns the number of slices. Times count from the submission of
+// the workflow, or from the first record.
 std::size_t write_trace(const RunLog& log, model::WorkflowId workflow, std::ostream& out);
 
 }  // namespace rota::cli

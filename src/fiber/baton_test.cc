@@ -78,7 +78,6 @@ TEST(Baton, AFiberWaitsForAFiberInEveryMode) {
       there.post();
       EXPECT_TRUE(back.wait(kTest));
       EXPECT_EQ(value, 2);
-      (void)n.close();
     });
   });
 }

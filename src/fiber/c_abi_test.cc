@@ -34,7 +34,7 @@ std::string last_error() {
 void* function(JanusFunction f) { return reinterpret_cast<void*>(f); }
 
 // A scheduler for a test; its functions are closures, run through a pointer to one.
-class JanusTest : public testing::Test {
+class JanusTest : public ::testing::Test {
  protected:
   void* start(std::size_t workers, JanusProfile profile = JANUS_PROFILE_OPEN) {
     JanusSchedulerConfig config = janus_scheduler_config_default();

@@ -391,7 +391,7 @@ static void* bad_arguments(void* scheduler) {
   /* What only a thread outside may. */
   EXPECT(janus_scheduler_run(scheduler, function(nothing), NULL, NULL) == JANUS_FAILED_PRECONDITION);
   janus_scheduler_shutdown(scheduler);
-  EXPECT(mentions("thread outside"));
+  EXPECT(mentions("from outside"));
   return NULL;
 }
 

@@ -25,7 +25,7 @@ ErrorCode code_of(const std::function<void()>& f) {
 }
 
 // Every test of this suite runs on real workers and under two seeds of deterministic mode.
-class NurseryOn : public testing::TestWithParam<int> {
+class NurseryOn : public ::testing::TestWithParam<int> {
  protected:
   static Config config() {
     Config c;
@@ -39,7 +39,7 @@ class NurseryOn : public testing::TestWithParam<int> {
   }
   Runtime runtime_{config()};
 };
-INSTANTIATE_TEST_SUITE_P(Modes, NurseryOn, testing::Values(0, 1, 2), [](const auto& mode) {
+INSTANTIATE_TEST_SUITE_P(Modes, NurseryOn, ::testing::Values(0, 1, 2), [](const auto& mode) {
   return mode.param == 0 ? std::string("Threads") : "Seed" + std::to_string(mode.param);
 });
 

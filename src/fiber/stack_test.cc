@@ -29,7 +29,7 @@ std::size_t map_count() {
 }
 
 // Uses `bytes` of stack, more or less, and gives something back so that nothing is optimised away.
-[[gnu::noinline]] int dig(std::size_t bytes) {
+[[gnu::noinline, maybe_unused]] int dig(std::size_t bytes) {
   volatile char frame[512];
   frame[0] = static_cast<char>(bytes);
   if (bytes <= sizeof frame) return frame[0];
@@ -175,14 +175,14 @@ TEST(Stacks, OverflowBelowAJoin) {
 
 // A fault that is not an overflow still ends the process, with its signal.
 TEST(StacksDeathTest, OtherFaultsAreNotSwallowed) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(
       {
         Runtime runtime({.worker_count = 1});
         volatile std::uintptr_t nowhere = 16;
         runtime.run([&nowhere] { *reinterpret_cast<volatile int*>(nowhere) = 1; });
       },
-      testing::KilledBySignal(SIGSEGV), "");
+      ::testing::KilledBySignal(SIGSEGV), "");
 }
 #endif
 

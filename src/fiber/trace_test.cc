@@ -226,7 +226,7 @@ TEST(Trace, IsWrittenWhileItIsRecorded) {
 TEST(Trace, GoesToAFile) {
   Runtime runtime({.worker_count = 1, .deterministic_seed = 1, .trace_events = 1000});
   runtime.run([] { return fib(3); });
-  const std::string path = testing::TempDir() + "rota_trace_test.json";
+  const std::string path = ::testing::TempDir() + "rota_trace_test.json";
   const Result<TraceSummary> written = write_trace(runtime, path);
   ASSERT_TRUE(written.ok());
   std::ifstream file(path);
@@ -234,7 +234,7 @@ TEST(Trace, GoesToAFile) {
   text << file.rdbuf();
   EXPECT_EQ(text.str(), trace_of(runtime));
   std::remove(path.c_str());
-  EXPECT_EQ(write_trace(runtime, testing::TempDir() + "no/such/folder/x.json").code(), ErrorCode::kIoError);
+  EXPECT_EQ(write_trace(runtime, ::testing::TempDir() + "no/such/folder/x.json").code(), ErrorCode::kIoError);
   EXPECT_EQ(Runtime::create({.trace_events = std::size_t{1} << 40}).code(), ErrorCode::kInvalidArgument);
 }
 

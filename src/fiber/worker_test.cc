@@ -127,8 +127,6 @@ TEST(Workers, VictimStrategies) {
       sync::Atomic<int> ran{0};
       runtime.run([&ran] {
         with_scope([&ran](Nursery& n) {
-          sync::Atomic<int> met{0};
-          // Two tasks that only end when both run at once: with stealing, somebody must steal one of them.
           for (int i = 0; i < 2000; ++i) n.launch([&ran] { ran.fetch_add(1); });
         });
       });

@@ -10,8 +10,9 @@
 
 namespace rota::host {
 
-using bus::ReportKind;
 using graph::TaskState;
+using model::AttemptAction;
+using model::AttemptEnd;
 using model::TaskId;
 
 namespace {

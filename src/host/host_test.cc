@@ -35,8 +35,7 @@ TEST(Host, RunsAWorkflow) {
       EXPECT_EQ(first.id, (model::AttemptId{TaskId(id, 0), AttemptNumber(1)}));
       EXPECT_EQ(first.spec.type, "work");
       EXPECT_FALSE(first.spec.program.has_value());
-      EXPECT_EQ(first.type, "work");
-      EXPECT_EQ(first.cpu_millis, 1000U);
+      EXPECT_EQ(first.resources.cpu_millis, 1000);
       puppet.report(first, model::Started{});
       puppet.report(first, model::Progress{});
       puppet.report_end(first, AttemptEnd::kSucceeded, R"({"n": 7})");
@@ -151,7 +150,7 @@ TEST(Host, SurvivesCrashes) {
       puppet.hello();
       running->wait_registered("w");
       accepted(running->host.execute(fleet::SubmitWorkflow{"1", chain({"a", "b", "c"})}));
-      std::uint64_t term = 0;
+      model::Term term;
       for (int step = 0; step < 3; ++step) {
         const Assign assign = puppet.next_assign();
         EXPECT_GE(assign.term, term);
@@ -160,7 +159,7 @@ TEST(Host, SurvivesCrashes) {
         running->crash();
         running = std::make_unique<Running>(nursery, ledger, bus);
         ASSERT_TRUE(puppet.end().send(model::Heartbeat{Incarnation(1)}).ok());
-        // It is told once more, in the new term.
+        // The assignment is sent again, in the new term.
         const Assign again = puppet.next_assign();
         EXPECT_EQ(again.id.task, assign.id.task);
         EXPECT_EQ(again.id.attempt, AttemptNumber(1));

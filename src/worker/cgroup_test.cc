@@ -1,5 +1,5 @@
-// Control groups: limits read from files as the kernel writes them, here in a folder; and real groups, where the
-// machine gives one to this test ($ROTA_TEST_CGROUP).
+// Control groups: limits are read from files in the format of the kernel, here in a temporary folder; and from a real
+// group, if $ROTA_TEST_CGROUP names one.
 #include "worker/cgroup.h"
 
 #include <sys/stat.h>
@@ -16,7 +16,7 @@ using testing::Folder;
 using testing::in_runtime;
 using testing::write_text;
 
-// Contract: U-2. The smallest limit on the way up counts; "max" is none.
+// Contract: U-2. The smallest limit of a group and those above it counts; "max" is no limit.
 TEST(Cgroup, LimitsOnTheWayUp) {
   Folder root;
   const std::string outer = root / "outer";
@@ -37,35 +37,36 @@ TEST(Cgroup, LimitsOnTheWayUp) {
   EXPECT_EQ(cgroup_limits(root.path(), root.path()).memory_bytes, 0U);
 }
 
-// Contract: U-3. None wanted is none; one that was named and is none is an error that says what it should be.
+// Contract: U-3. Without a name there is no group; a named directory that is not a cgroup is an error that says so.
 TEST(Cgroup, Usable) {
   EXPECT_EQ(usable_cgroup("").value(), "");
   Folder folder;
   const Result<std::string> plain = usable_cgroup(folder.path());
   ASSERT_EQ(plain.code(), ErrorCode::kNotFound);
-  EXPECT_NE(plain.error().message.find("not one of cgroup version 2"), std::string::npos);
+  EXPECT_NE(plain.error().message.find("does not belong to cgroup version 2"), std::string::npos);
   EXPECT_TRUE(usable_cgroup("auto").ok());
 }
 
-// Contract: U-3. In a real group: a daemon without session, group or environment of its command is killed with it, and
-// nothing is left of the group.
+// Contract: U-3. In a real group: a daemon that left session, group and environment of its program is killed with it,
+// and nothing is left of the group.
 TEST(Cgroup, RealGroup) {
   const char* given = std::getenv("ROTA_TEST_CGROUP");
-  if (given == nullptr) GTEST_SKIP() << "no cgroup directory in $ROTA_TEST_CGROUP";
+  if (given == nullptr) GTEST_SKIP() << "set $ROTA_TEST_CGROUP to a cgroup directory";
   in_runtime([given] {
     const std::string directory = usable_cgroup(given).value();
-    Guard guard;
+    GuardPool guards;
     ProcessSpec spec = testing::shell(
         "grep ^0:: /proc/self/cgroup; (setsid env -i sh -c 'echo up; exec /bin/sleep 1000' &) ; /bin/sleep 0.2");
     spec.cgroup = directory;
-    testing::Started other(guard, testing::shell("sleep 1000"));  // So that the guard does not know whose it is.
-    testing::Started started(guard, spec);
+    testing::Started other(
+        guards, testing::shell("sleep 1000"));  // So that the guard cannot tell which program the daemon belongs to.
+    testing::Started started(guards, spec);
     EXPECT_NE(started.line().find("/rota-"), std::string::npos);
     EXPECT_EQ(started.rest(), "up\n");
     EXPECT_TRUE(started->wait().value().success());
     other->terminate(std::chrono::milliseconds(0));
     EXPECT_EQ(other->wait().value().code, SIGKILL);
-    for (int i = 0; i < 1000; ++i) {  // The guard removes a group as soon as all in it are dead.
+    for (int i = 0; i < 1000; ++i) {  // The guard removes a group when all its processes are dead.
       bool left = false;
       for (const auto& entry : std::filesystem::directory_iterator(directory)) left |= entry.is_directory();
       if (!left) return;

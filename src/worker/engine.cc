@@ -344,6 +344,8 @@ std::vector<Report> Engine::final_reports(const Attempt& attempt, AttemptOutcome
     reports.push_back({attempt.id(), term, model::Ended{std::move(outcome)}});
     return reports;
   }
+  // A refused assignment: the list of merged tasks does not contain the task itself (refusal_of()).
+  if (merged.front().id != attempt.id()) reports.push_back({attempt.id(), term, model::Ended{outcome}});
   const std::string array = std::exchange(outcome.result, {});
   std::vector<std::string_view> values;
   if (outcome.end == AttemptEnd::kSucceeded) {

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/json_text.h"
+#include "model/json.h"
 #include "rota/clock.h"
 #include "worker/owned_fd.h"
 
@@ -190,7 +191,9 @@ Parts parts_of(const model::TaskSpec& spec) {
   } else {
     parts.push_back({Part::Kind::kHandler, {}, hash_of(spec.type)});
   }
-  parts.push_back({Part::Kind::kInputs, {}, hash_of(spec.inputs)});
+  // Spelling and white space of the JSON mean nothing.
+  const Result<std::string> inputs = model::json_minify(spec.inputs);
+  parts.push_back({Part::Kind::kInputs, {}, hash_of(inputs.ok() ? *inputs : spec.inputs)});
   if (spec.program) {
     for (const auto& [name, value] : spec.program->environment) {
       parts.push_back({Part::Kind::kVariable, name, hash_of(value)});

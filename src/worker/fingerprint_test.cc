@@ -1,4 +1,4 @@
-// What counts as the same, and what is said about what differs.
+// Which tasks count as unchanged, and how differences are described.
 #include "worker/fingerprint.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ class Fingerprint : public ::testing::Test {
   std::string folder_;
 };
 
-// Contract: C-1. Patterns name files, directories stand for what is in them.
+// Contract: C-1. Patterns name files; a directory stands for everything in it.
 TEST_F(Fingerprint, Patterns) {
   write("a.csv", "1");
   write("b.csv", "2");
@@ -67,7 +67,7 @@ TEST_F(Fingerprint, Patterns) {
   EXPECT_EQ(found({"nothing", "no/*/where", "a.csv/inside"}), "");
   EXPECT_EQ(found({"odd \\[name]/*"}), "odd [name]/f");
   EXPECT_EQ(found({folder_ + "/a.csv"}), folder_ + "/a.csv");
-  // Our own state is not what a task comes from.
+  // The state folder of Rota is not an input of a task.
   EXPECT_EQ(found({"."}).find(".rota"), std::string::npos);
   EXPECT_NE(found({"."}).find(".hidden.csv"), std::string::npos);
   EXPECT_EQ(found({"*.csv"}, {"b*"}), "a.csv");
@@ -114,14 +114,14 @@ TEST_F(Fingerprint, IsBoundedAndCanBeStopped) {
   for (int i = 0; i < 20; ++i) write("many/" + std::to_string(i), "");
   const Result<FileHashes> files = hash_files({folder_, kGoesOn}, {"many"}, {}, 19);
   ASSERT_FALSE(files.ok());
-  EXPECT_EQ(files.error().message, "the patterns match more than 19 files; name fewer, or pack them into one");
+  EXPECT_EQ(files.error().message, "the patterns match more than 19 files; name fewer files, or pack them into one");
   EXPECT_TRUE(hash_files({folder_, kGoesOn}, {"many"}, {}, 20).ok());
   int asked = 0;
   const std::function<bool()> soon = [&] { return ++asked > 5; };
   EXPECT_EQ(hash_files({folder_, soon}, {"many"}, {}).code(), ErrorCode::kCancelled);
 }
 
-// Contract: C-1. What is remembered is never taken for what has changed since; a file that was just written is read.
+// Contract: C-1. A remembered hash is not used for a file that has changed since; a file that was just written is read.
 TEST_F(Fingerprint, Memo) {
   write("f", "one");
   HashMemo careful;
@@ -144,40 +144,57 @@ TEST_F(Fingerprint, Memo) {
   EXPECT_EQ(hash_file(later, "f").code(), ErrorCode::kNotFound);
 }
 
-TaskSpec spec_of(const std::string& json) { return parse_task_spec(json).value(); }
+model::TaskSpec handler_spec(const std::string& type) {
+  model::TaskSpec spec;
+  spec.type = type;
+  return spec;
+}
 
-// Contract: C-1. What is said is which part changed, and how.
+// Contract: C-1. The text names the parts that changed, and how.
 TEST_F(Fingerprint, Differences) {
-  const Parts parts = parts_of(
-      spec_of(R"({"run":"x","inputs":{"a":1},"env":{"A":"1","ROTA_REF_1":"v"},"dir":"/d","cache":{"files":["*.c"]}})"),
-      "");
-  const auto against = [&](const std::string& json) { return differences(parts, parts_of(spec_of(json), "")); };
-  EXPECT_EQ(
-      against(R"({"run":"x","inputs":{"a": 1},"env":{"ROTA_REF_1":"v","A":"1"},"dir":"/d","cache":{"files":["*.c"]}})"),
-      "");
-  EXPECT_EQ(
-      against(R"({"run":"y","inputs":{"a":1},"env":{"A":"1","ROTA_REF_1":"v"},"dir":"/d","cache":{"files":["*.c"]}})"),
-      "the command changed");
-  EXPECT_EQ(
-      against(
-          R"({"run":["x"],"inputs":{"a":2},"env":{"A":"1","ROTA_REF_1":"v"},"dir":"/d","cache":{"files":["*.c"]}})"),
-      "the command changed and the inputs changed");
-  EXPECT_EQ(
-      against(R"({"run":"x","inputs":{"a":1},"env":{"B":"1","ROTA_REF_1":"w"},"dir":"/d","cache":{"files":["*.c"]}})"),
-      "the variable A is gone, the variable B is new and the value of reference 1 in run changed");
-  EXPECT_EQ(against(R"({"run":"x","inputs":{"a":1},"env":{"A":"1","ROTA_REF_1":"v"},"dir":"/e","cache":{"files":[]}})"),
+  model::TaskSpec before;
+  before.inputs = R"({"a":1})";
+  model::ProgramSpec& program = before.program.emplace();
+  program.shell = "x";
+  program.environment = {{"A", "1"}, {"ROTA_REF_1", "v"}};
+  program.directory = "/d";
+  before.cache.emplace().files = {"*.c"};
+  const Parts parts = parts_of(before);
+  const auto against = [&](const std::function<void(model::TaskSpec&)>& change) {
+    model::TaskSpec after = before;
+    change(after);
+    return differences(parts, parts_of(after));
+  };
+  EXPECT_EQ(against([](model::TaskSpec& spec) {
+              spec.inputs = R"({"a": 1})";
+              std::swap(spec.program->environment[0], spec.program->environment[1]);
+            }),
+            "");
+  EXPECT_EQ(against([](model::TaskSpec& spec) { spec.program->shell = "y"; }), "the program changed");
+  EXPECT_EQ(against([](model::TaskSpec& spec) {
+              spec.program->shell.clear();
+              spec.program->arguments = {"x"};
+              spec.inputs = R"({"a":2})";
+            }),
+            "the program changed and the inputs changed");
+  EXPECT_EQ(against([](model::TaskSpec& spec) { spec.program->environment = {{"B", "1"}, {"ROTA_REF_1", "w"}}; }),
+            "the variable A is gone, the variable B is new and the value of reference 1 in run changed");
+  EXPECT_EQ(against([](model::TaskSpec& spec) {
+              spec.program->directory = "/e";
+              spec.cache->files.clear();
+            }),
             "the directory changed and cache.files changed");
-  EXPECT_NE(differences(parts_of(spec_of("{}"), "h"), parts_of(spec_of("{}"), "g")), "");
+  EXPECT_NE(differences(parts_of(handler_spec("h")), parts_of(handler_spec("g"))), "");
   Parts more = parts;
   Parts fewer = parts;
   for (int i = 0; i < 6; ++i) more.push_back({Part::Kind::kFile, "f" + std::to_string(i), {}});
   fewer.push_back({Part::Kind::kFile, "f0", {1, 1}});
   EXPECT_EQ(differences(fewer, more), "the file f0 changed, the file f1 is new, the file f2 is new and 3 more");
   EXPECT_EQ(differences(more, parts), "the file f0 is gone, the file f1 is gone, the file f2 is gone and 3 more");
-  EXPECT_EQ(kinds_of(parts), "command, inputs and environment");
-  EXPECT_EQ(kinds_of(more), "command, inputs, environment and 6 files");
-  EXPECT_EQ(kinds_of(fewer), "command, inputs, environment and 1 file");
-  EXPECT_EQ(kinds_of(parts_of(spec_of("{}"), "h")), "handler and inputs");
+  EXPECT_EQ(kinds_of(parts), "program, inputs and environment");
+  EXPECT_EQ(kinds_of(more), "program, inputs, environment and 6 files");
+  EXPECT_EQ(kinds_of(fewer), "program, inputs, environment and 1 file");
+  EXPECT_EQ(kinds_of(parts_of(handler_spec("h"))), "handler and inputs");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The guard's program, whole, as bytes of the worker's library: a user links one library and has it.
-// ROTA_GUARD_PATH is the build's.
+// The guard's program, embedded in the worker's library, so that a user links one library and needs no other file.
+// ROTA_GUARD_PATH is set by the build.
 
         .section .rodata
         .balign 64

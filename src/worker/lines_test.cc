@@ -22,7 +22,7 @@ TEST(Lines, Understood) {
   EXPECT_EQ(line("cache model llama-7b"), (Line{.kind = Line::Kind::kCache, .text = "model", .name = "llama-7b"}));
 }
 
-// Contract: U-2. What is no line is refused with a sentence that says what would be one.
+// Contract: U-2. Any other line is refused with a message that says what would be right.
 TEST(Lines, Refused) {
   const auto refused = [](const std::string& text, const std::string& part) {
     const Result<Line> parsed = parse_line(text);
@@ -48,7 +48,7 @@ TEST(Lines, Refused) {
   refused("log " + std::string(kLineMost, 'x'), "longer than 65536 bytes");
 }
 
-// However a stream is cut, the same lines come out; a line that is too long costs itself and no other.
+// The size of the pieces makes no difference; a line that is too long does not affect the others.
 TEST(Lines, Stream) {
   const std::string stream = "log one\n\nbad\nlog " + std::string(3 * kLineMost, 'x') + "\nlog two\nprogress 7";
   for (const std::size_t step : {std::size_t{1}, std::size_t{7}, std::size_t{4096}, stream.size()}) {

@@ -24,7 +24,7 @@ struct Bench {
   std::uint64_t lost = 0;
 };
 
-// Contract: U-2. Small pieces go together, a while after the first; nothing is due while nothing comes.
+// Contract: U-2. Small pieces are sent together, a while after the first; without output nothing is due.
 TEST(OutputStream, Coalesces) {
   Bench bench;
   EXPECT_EQ(bench.stream.due(), nanoseconds::max());
@@ -32,9 +32,9 @@ TEST(OutputStream, Coalesces) {
   bench.stream.feed(false, "b\n", 1000s + 50ms);
   bench.stream.feed(true, "oh", 1000s + 60ms);
   EXPECT_EQ(bench.stream.due(), 1000s + OutputStream::kAfter);
-  bench.stream.tell_due(1000s + 99ms);
+  bench.stream.send_due(1000s + 99ms);
   EXPECT_TRUE(bench.told.empty());
-  bench.stream.tell_due(1000s + 100ms);
+  bench.stream.send_due(1000s + 100ms);
   EXPECT_EQ(bench.told, (std::vector<std::string>{"out 0 ab\n"}));
   EXPECT_EQ(bench.stream.due(), 1000s + 160ms);
   bench.stream.finish();
@@ -51,8 +51,8 @@ TEST(OutputStream, AChunkDoesNotWait) {
   EXPECT_EQ(bench.stream.due(), nanoseconds::max());
 }
 
-// Contract: U-2. A command that prints without end: so many bytes a second and no more, in few chunks, and every byte
-// is either told or counted.
+// Contract: U-2. A program that prints without end: a bounded number of bytes per second, in few chunks, and every byte
+// is either sent or counted.
 TEST(OutputStream, IsBounded) {
   Bench bench;
   const std::string block(16 * 1024, 'x');
@@ -60,32 +60,32 @@ TEST(OutputStream, IsBounded) {
   nanoseconds now = 5s;
   for (; now < 15s; now += 100us) {  // 160 MB/s for ten seconds.
     bench.stream.feed(fed % 3 == 0, block, now);
-    bench.stream.tell_due(now);
+    bench.stream.send_due(now);
     fed += block.size();
   }
   bench.stream.finish();
   EXPECT_EQ(bench.total + bench.lost, fed);
-  EXPECT_LE(bench.total, 11 * OutputStream::kBytesASecond);
-  EXPECT_GE(bench.total, 9 * OutputStream::kBytesASecond);
+  EXPECT_LE(bench.total, 11 * OutputStream::kBytesPerSecond);
+  EXPECT_GE(bench.total, 9 * OutputStream::kBytesPerSecond);
   EXPECT_LE(bench.told.size(), 400U);
-  // After that, it has room again.
+  // Later, output is sent again.
   now += 10s;
   bench.stream.feed(false, "quiet\n", now);
   bench.stream.finish();
   EXPECT_EQ(bench.told.back(), "out 0 quiet\n");
 }
 
-// What is dropped is counted where it was: after what came before it, with what comes next.
+// Dropped bytes are counted at their place: after the bytes before them, with the next ones.
 TEST(OutputStream, CountsInPlace) {
   Bench bench;
-  bench.stream.feed(false, std::string(OutputStream::kBytesASecond - 3, 'x'), 1s);
+  bench.stream.feed(false, std::string(OutputStream::kBytesPerSecond - 3, 'x'), 1s);
   bench.stream.feed(false, "abcdef", 1s);
   EXPECT_EQ(bench.told.back(), "out 0 abc");
   bench.stream.feed(false, "ghi", 1s + 1ms);
   bench.stream.feed(false, "later", 2s);
   bench.stream.finish();
   EXPECT_EQ(bench.told.back(), "out 6 later");
-  bench.stream.feed(true, std::string(2 * OutputStream::kBytesASecond, 'x'), 2s);
+  bench.stream.feed(true, std::string(2 * OutputStream::kBytesPerSecond, 'x'), 2s);
   bench.stream.finish();
   EXPECT_GT(bench.lost, 6U);
 }

@@ -19,7 +19,7 @@ std::string pattern(std::size_t size) {
 }
 
 // Contract: U-3. Up to the bound everything is kept; above it the first and the last half, with the count between them.
-// Whatever the size of the pieces.
+// The size of the pieces makes no difference.
 TEST(KeptOutput, FirstAndLastHalf) {
   in_runtime([] {
     Folder folder;
@@ -54,7 +54,7 @@ TEST(KeptOutput, FirstAndLastHalf) {
   });
 }
 
-// Contract: U-3. A disk that takes nothing is told of, and all that is written to it is still taken and counted.
+// Contract: U-3. A disk error is reported, and the output is still read and counted.
 TEST(KeptOutput, DiskTrouble) {
   in_runtime([] {
     Folder folder;

@@ -1,5 +1,6 @@
 // The part of `rota run` that starts processes: `true`, started and waited for, from a small parent and one of 1 GiB.
-// Ours, through the guard, against posix_spawn and a pidfd in the same process; so many at once as the argument says.
+// Compares programs that a guard starts with posix_spawn and a pidfd in this process; the argument is how many run at
+// once.
 #include <benchmark/benchmark.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -52,13 +53,13 @@ void measure(benchmark::State& state, F&& one) {
 }
 
 void start_ours(benchmark::State& state) {
-  Guard guard;
+  GuardPool guards;
   const OwnedFd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
   ProcessSpec spec;
   spec.arguments = {"/bin/true"};
   spec.environment = {"PATH=/bin"};
   measure(state, [&] {
-    auto process = Process::launch(guard, spec, {null.fd, null.fd, null.fd}).value();
+    auto process = Process::launch(guards, spec, {null.fd, null.fd, null.fd}).value();
     if (!process->wait().value().success()) state.SkipWithError("true failed");
   });
 }

@@ -1,4 +1,4 @@
-// Commands as processes: how they start and end, and what is left when somebody is killed.
+// Programs as processes: how they start and end, and what is left when a guard or the worker is killed.
 #include "worker/process.h"
 
 #include <fcntl.h>
@@ -22,28 +22,32 @@ using testing::in_runtime;
 using testing::shell;
 using testing::Started;
 
-// Contract: U-3. Output, exit status and usage come back.
+// Contract: U-3. Output, exit status, times and use of resources come back.
 TEST(Process, RunsAndTells) {
   in_runtime([] {
-    Guard guard;
-    Started started(guard, shell("echo hello; echo oops >&2; exit 3"));
+    GuardPool guards;
+    const std::chrono::nanoseconds before = fiber::now();
+    Started started(guards, shell("echo hello; echo oops >&2; exit 3"));
     EXPECT_EQ(started.rest(), "hello\noops\n");
-    const Outcome outcome = started->wait().value();
-    EXPECT_EQ(outcome.kind, Outcome::Kind::kExited);
+    const ProcessEnd outcome = started->wait().value();
+    EXPECT_EQ(outcome.kind, ProcessEnd::Kind::kExited);
     EXPECT_EQ(outcome.code, 3);
     EXPECT_FALSE(outcome.success());
     EXPECT_EQ(outcome.strays, 0U);
-    EXPECT_GT(outcome.max_rss_bytes, 0U);
+    EXPECT_GT(outcome.max_rss_bytes, 0);
     EXPECT_EQ(outcome.describe(shell("")), "exit status 3");
+    EXPECT_GE(outcome.started_at, before);
+    EXPECT_LT(outcome.started_at, outcome.ended_at);
+    EXPECT_LE(outcome.ended_at, fiber::now());
   });
 }
 
-// Contract: U-3. Environment, working directory, arguments as they are, nothing to read, a group of its own, and no
-// descriptor but 0 to 3.
+// Contract: U-3. A program gets its environment, working directory and arguments unchanged, an empty standard input, a
+// process group of its own, and no descriptors but 0 to 3.
 TEST(Process, SurroundingsAreWhatTheSpecSays) {
   in_runtime([] {
     Folder folder;
-    Guard guard;
+    GuardPool guards;
     ProcessSpec spec;
     spec.arguments = {"sh", "-c",
                       "pwd; echo \"$NAME|$1\"; cat; ps -o pgid= -p $$ | tr -d ' '; echo $$; exec python3 -c \"$FDS\"",
@@ -52,7 +56,7 @@ TEST(Process, SurroundingsAreWhatTheSpecSays) {
                         "FDS=import fcntl\nfor fd in range(1000):\n  try:\n    fcntl.fcntl(fd, fcntl.F_GETFD)\n"
                         "    print(fd, end=' ')\n  except OSError: pass"};
     spec.directory = folder.path();
-    Started started(guard, spec);
+    Started started(guards, spec);
     EXPECT_EQ(started.line(), std::filesystem::canonical(folder.path()).string());
     EXPECT_EQ(started.line(), "x=y z|a b'c\"d");
     const std::string group = started.line();
@@ -64,7 +68,7 @@ TEST(Process, SurroundingsAreWhatTheSpecSays) {
   });
 }
 
-// Contract: U-3. Each way in which a start can fail has its own sentence, and the next command runs.
+// Contract: U-3. Each way in which a start can fail has its own message, and the next program runs.
 TEST(Process, WhatCannotStartSaysWhy) {
   in_runtime([] {
     Folder folder;
@@ -72,13 +76,13 @@ TEST(Process, WhatCannotStartSaysWhy) {
     testing::write_text(folder / "script", "echo no\n");
     testing::write_text(folder / "lost", "#!/no/such/interpreter\n");
     for (const char* name : {"script", "lost"}) ::chmod((folder / name).c_str(), 0755);
-    Guard guard;
+    GuardPool guards;
     const auto refused = [&](std::vector<std::string> arguments, const std::string& directory, ErrorCode code,
                              const std::string& part) {
       ProcessSpec spec = shell("");
       spec.arguments = std::move(arguments);
       spec.directory = directory;
-      Started started(guard, spec);
+      Started started(guards, spec);
       ASSERT_FALSE(started.process.ok()) << part;
       EXPECT_EQ(started.process.code(), code) << started.process.error().to_string();
       EXPECT_NE(started.process.error().message.find(part), std::string::npos) << started.process.error().to_string();
@@ -96,22 +100,22 @@ TEST(Process, WhatCannotStartSaysWhy) {
     refused({}, "", ErrorCode::kInvalidArgument, "no program");
     refused({""}, "", ErrorCode::kInvalidArgument, "no program");
     refused({"true", std::string("a\0b", 3)}, "", ErrorCode::kInvalidArgument, "zero byte");
-    Started after(guard, shell("echo still here"));
+    Started after(guards, shell("echo still here"));
     EXPECT_EQ(after.rest(), "still here\n");
     EXPECT_TRUE(after->wait().value().success());
   });
 }
 
-// Contract: U-3. The same when nobody waits for the start: wait() tells.
+// Contract: U-3. After launch(), which does not wait for the start, wait() returns the error of a failed start.
 TEST(Process, LaunchTellsLater) {
   in_runtime([] {
-    Guard guard;
+    GuardPool guards;
     const OwnedFd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
     const ProcessPipes pipes{null.fd, null.fd, null.fd};
     ProcessSpec spec = shell("exit 5");
-    EXPECT_EQ(Process::launch(guard, spec, pipes).value()->wait().value().code, 5);
+    EXPECT_EQ(Process::launch(guards, spec, pipes).value()->wait().value().code, 5);
     spec.arguments = {"rota-no-such-program"};
-    const Result<Outcome> outcome = Process::launch(guard, spec, pipes).value()->wait();
+    const Result<ProcessEnd> outcome = Process::launch(guards, spec, pipes).value()->wait();
     ASSERT_EQ(outcome.code(), ErrorCode::kNotFound);
     EXPECT_NE(outcome.error().message.find("no program 'rota-no-such-program' in PATH (/usr/local/bin"),
               std::string::npos)
@@ -119,31 +123,31 @@ TEST(Process, LaunchTellsLater) {
   });
 }
 
-// Contract: U-3. TERM is enough for one that listens; it reaches every process of the group.
+// Contract: U-3. TERM reaches every process of the group, and ends a program that handles it.
 TEST(Process, TerminateAsksFirst) {
   in_runtime([] {
-    Guard guard;
-    Started started(guard, shell("trap 'echo bye; exit 7' TERM; sleep 1000 & echo ready; wait"));
+    GuardPool guards;
+    Started started(guards, shell("trap 'echo bye; exit 7' TERM; sleep 1000 & echo ready; wait"));
     EXPECT_EQ(started.line(), "ready");
     started->terminate(1h);
     EXPECT_EQ(started.rest(), "bye\n");
-    const Outcome outcome = started->wait().value();
-    EXPECT_EQ(outcome.kind, Outcome::Kind::kExited);
+    const ProcessEnd outcome = started->wait().value();
+    EXPECT_EQ(outcome.kind, ProcessEnd::Kind::kExited);
     EXPECT_EQ(outcome.code, 7);
     EXPECT_FALSE(outcome.forced);
   });
 }
 
-// Contract: U-3. One that ignores TERM is killed after the grace, and so is what it started.
+// Contract: U-3. A program that ignores TERM is killed after the grace period, with all processes that it started.
 TEST(Process, TerminateInsists) {
   in_runtime([] {
-    Guard guard;
-    Started started(guard, shell("trap '' TERM; sleep 1000 & echo ready; while :; do sleep 1000; done"));
+    GuardPool guards;
+    Started started(guards, shell("trap '' TERM; sleep 1000 & echo ready; while :; do sleep 1000; done"));
     EXPECT_EQ(started.line(), "ready");
     started->terminate(50ms);
-    EXPECT_EQ(started.rest(), "");  // The end of the stream: nobody is left who holds it.
-    const Outcome outcome = started->wait().value();
-    EXPECT_EQ(outcome.kind, Outcome::Kind::kSignalled);
+    EXPECT_EQ(started.rest(), "");  // The end of the stream: no process holds the pipe any more.
+    const ProcessEnd outcome = started->wait().value();
+    EXPECT_EQ(outcome.kind, ProcessEnd::Kind::kSignalled);
     EXPECT_EQ(outcome.code, SIGKILL);
     EXPECT_TRUE(outcome.forced);
     EXPECT_NE(outcome.describe(shell("")).find("ignored TERM"), std::string::npos);
@@ -153,14 +157,14 @@ TEST(Process, TerminateInsists) {
 // Contract: U-3. The time limit: TERM, then KILL.
 TEST(Process, TimeLimit) {
   in_runtime([] {
-    Guard guard;
+    GuardPool guards;
     for (const bool stubborn : {false, true}) {
       ProcessSpec spec = shell(stubborn ? "trap '' TERM; while :; do sleep 1000; done" : "sleep 1000");
-      spec.limits.timeout = 60ms;
+      spec.timeout = 60ms;
       spec.grace = stubborn ? 60ms : 1h;
-      Started started(guard, spec);
-      const Outcome outcome = started->wait().value();
-      EXPECT_EQ(outcome.kind, Outcome::Kind::kTimedOut);
+      Started started(guards, spec);
+      const ProcessEnd outcome = started->wait().value();
+      EXPECT_EQ(outcome.kind, ProcessEnd::Kind::kTimedOut);
       EXPECT_EQ(outcome.forced, stubborn);
       EXPECT_EQ(outcome.describe(spec).starts_with("ran longer than its limit of 60ms"), true)
           << outcome.describe(spec);
@@ -174,11 +178,11 @@ char state_of(pid_t pid) {
   return at == std::string::npos ? '?' : text[at + 2];
 }
 
-// Contract: U-3. Pause stops the group, resume continues it, and a paused one can be ended.
+// Contract: U-3. Pause stops the group, resume continues it, and a paused program can be terminated.
 TEST(Process, PauseAndResume) {
   in_runtime([] {
-    Guard guard;
-    Started started(guard, shell("sh -c 'echo $$; exec sleep 1000' & wait"));
+    GuardPool guards;
+    Started started(guards, shell("sh -c 'echo $$; exec sleep 1000' & wait"));
     const pid_t inner = std::stoi(started.line());
     const auto until = [&](bool stopped) {
       while ((state_of(started->pid()) == 'T') != stopped || (state_of(inner) == 'T') != stopped) {
@@ -197,17 +201,17 @@ TEST(Process, PauseAndResume) {
   });
 }
 
-// Contract: U-3. The time in which a command is paused does not count against its limit: with a limit shorter than the
-// pause, it still gets to its end.
+// Contract: U-3. The time during which a program is paused does not count against its limit: with a limit shorter than
+// the pause, it still gets to its end.
 TEST(Process, PausedTimeDoesNotCount) {
   in_runtime([] {
-    Guard guard;
+    GuardPool guards;
     ProcessSpec spec = shell("echo ready; read line < \"$FIFO\"; echo $line");
     Folder folder;
     ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0600), 0);
     spec.environment.push_back("FIFO=" + folder / "fifo");
-    spec.limits.timeout = 1s;
-    Started started(guard, spec);
+    spec.timeout = 1s;
+    Started started(guards, spec);
     EXPECT_EQ(started.line(), "ready");
     started->pause();
     while (state_of(started->pid()) != 'T') ASSERT_TRUE(fiber::sleep_for(1ms).ok());
@@ -223,41 +227,41 @@ TEST(Process, PausedTimeDoesNotCount) {
 // Contract: U-3. Processor time, memory (address space, where there is no cgroup) and open files are limited.
 TEST(Process, Limits) {
   in_runtime([] {
-    Guard guard;
+    GuardPool guards;
     ProcessSpec burn = shell("while :; do :; done");
-    burn.limits.cpu_time = 1s;
-    Started burning(guard, burn);
-    const Outcome burnt = burning->wait().value();
-    EXPECT_EQ(burnt.kind, Outcome::Kind::kOutOfCpu) << burnt.describe(burn);
+    burn.limits.cpu_time_ms = 1000;
+    Started burning(guards, burn);
+    const ProcessEnd burnt = burning->wait().value();
+    EXPECT_EQ(burnt.kind, ProcessEnd::Kind::kOutOfCpu) << burnt.describe(burn);
     EXPECT_GT(burnt.user_time + burnt.system_time, 0ms);
 
     ProcessSpec eat = shell("exec python3 -c 'x = bytearray(1 << 30); print(len(x))'");
     eat.limits.memory_bytes = 300 << 20;
-    Started eating(guard, eat);
+    Started eating(guards, eat);
     EXPECT_NE(eating.rest().find("MemoryError"), std::string::npos);
-    const Outcome eaten = eating->wait().value();
+    const ProcessEnd eaten = eating->wait().value();
     EXPECT_FALSE(eaten.success());
     EXPECT_NE(eaten.describe(eat).find("its memory limit was 300MiB"), std::string::npos) << eaten.describe(eat);
 
     ProcessSpec files = shell("ulimit -n");
     files.limits.open_files = 77;
-    Started opening(guard, files);
+    Started opening(guards, files);
     EXPECT_EQ(opening.rest(), "77\n");
   });
 }
 
-// Contract: U-3. A command that leaves processes behind, in its group or as a daemon in a session of its own, has ended
+// Contract: U-3. A program that leaves processes behind, in its group or as a daemon in a session of its own, has ended
 // when its first process has: they are killed and counted.
 TEST(Process, LeftoversAreKilled) {
   in_runtime([] {
-    Guard guard;
-    Started started(guard,
+    GuardPool guards;
+    Started started(guards,
                     shell("sleep 1000 & setsid sh -c 'sleep 1000 & echo daemon; sleep 1000; :' & read x < \"$GO\""));
     EXPECT_FALSE(started->wait().value().success());  // $GO is not set.
     Started daemons(
-        guard, shell("sleep 1000 & (setsid sh -c 'sleep 1000 & echo daemon; exec sleep 1000' &) ; sleep 0.3; exit 0"));
-    EXPECT_EQ(daemons.rest(), "daemon\n");  // The end of the stream: all who had it are dead.
-    const Outcome outcome = daemons->wait().value();
+        guards, shell("sleep 1000 & (setsid sh -c 'sleep 1000 & echo daemon; exec sleep 1000' &) ; sleep 0.3; exit 0"));
+    EXPECT_EQ(daemons.rest(), "daemon\n");  // The end of the stream: all processes that held the pipe are dead.
+    const ProcessEnd outcome = daemons->wait().value();
     EXPECT_TRUE(outcome.success());
     EXPECT_GE(outcome.strays, 2U);
     EXPECT_NE(outcome.describe(shell("")).find("left "), std::string::npos);
@@ -267,19 +271,19 @@ TEST(Process, LeftoversAreKilled) {
 // Contract: U-4. Destroying the handle, as a cancelled task does, kills the group.
 TEST(Process, DestroyingKills) {
   in_runtime([] {
-    Guard guard;
-    Started started(guard, shell("trap '' TERM HUP; sleep 1000 & echo ready; while :; do sleep 1000; done"));
+    GuardPool guards;
+    Started started(guards, shell("trap '' TERM HUP; sleep 1000 & echo ready; while :; do sleep 1000; done"));
     EXPECT_EQ(started.line(), "ready");
     started.process.value().reset();
     EXPECT_EQ(started.rest(), "");
   });
 }
 
-// Contract: U-4. A cancelled wait returns at once and has taken nothing.
+// Contract: U-4. A cancelled wait() returns at once, and may be called again.
 TEST(Process, CancelledWait) {
   in_runtime([] {
-    Guard guard;
-    Started started(guard, shell("echo ready; exec sleep 1000"));
+    GuardPool guards;
+    Started started(guards, shell("echo ready; exec sleep 1000"));
     EXPECT_EQ(started.line(), "ready");
     fiber::with_scope([&](fiber::Nursery& n) {
       auto waiting = n.spawn([&] { return started->wait().code(); });
@@ -292,35 +296,35 @@ TEST(Process, CancelledWait) {
   });
 }
 
-// Contract: U-4. The guard is killed: its commands die with all that they started, it is told, and the next command has
-// a new guard.
+// Contract: U-4. The guard is killed: its programs die with all processes that they started, wait() reports it, and the
+// next program gets a new guard.
 TEST(Process, GuardKilled) {
   in_runtime([] {
-    Guard guard;
-    Started started(guard,
+    GuardPool guards;
+    Started started(guards,
                     shell("sleep 1000 & setsid sh -c 'echo ready; sleep 1000; :' & while :; do sleep 1000; done"));
     EXPECT_EQ(started.line(), "ready");
-    ASSERT_EQ(guard.pids().size(), 1U);
-    ASSERT_EQ(::kill(guard.pids().front(), SIGKILL), 0);
-    EXPECT_EQ(started->wait().value().kind, Outcome::Kind::kLost);
+    ASSERT_EQ(guards.pids().size(), 1U);
+    ASSERT_EQ(::kill(guards.pids().front(), SIGKILL), 0);
+    EXPECT_EQ(started->wait().value().kind, ProcessEnd::Kind::kLost);
     EXPECT_EQ(started.rest(), "");
-    for (int i = 0; i < 4; ++i) {  // Everybody's turn.
-      Started after(guard, shell("echo again"));
+    for (int i = 0; i < 4; ++i) {  // Each guard of the pool in turn.
+      Started after(guards, shell("echo again"));
       EXPECT_EQ(after.rest(), "again\n");
       EXPECT_TRUE(after->wait().value().success());
     }
   });
 }
 
-// Contract: U-3. Many at once, from several workers: each gets its own status and its own output.
+// Contract: U-3. Many programs at once, from several thread workers: each has its own status and output.
 TEST(Process, ManyAtOnce) {
   in_runtime(
       [] {
-        Guard guard;
+        GuardPool guards;
         fiber::with_scope([&](fiber::Nursery& n) {
           for (int i = 0; i < 200; ++i) {
-            n.launch([&guard, i] {
-              Started started(guard, shell("echo " + std::to_string(i) + "; exit " + std::to_string(i)));
+            n.launch([&guards, i] {
+              Started started(guards, shell("echo " + std::to_string(i) + "; exit " + std::to_string(i)));
               EXPECT_EQ(started.rest(), std::to_string(i) + "\n");
               EXPECT_EQ(started->wait().value().code, i);
             });
@@ -330,12 +334,12 @@ TEST(Process, ManyAtOnce) {
       4);
 }
 
-// Not a test of its own: what WorkerKilled runs in another process, and kills.
+// Not a test by itself: WorkerKilledLeavesNoOrphans runs this in another process, and kills that process.
 TEST(Process, DISABLED_Victim) {
   const char* fifo = std::getenv("ROTA_TEST_FIFO");
   ASSERT_NE(fifo, nullptr);
   in_runtime([fifo] {
-    Guard guard;
+    GuardPool guards;
     ProcessSpec spec = shell(
         "exec 9> \"$FIFO\"; trap '' TERM HUP INT\n"
         "sleep 1000 &\n"
@@ -343,13 +347,13 @@ TEST(Process, DISABLED_Victim) {
         "(setsid env -i sh -c 'sleep 1000 & echo two >&9; exec /bin/sleep 1000' &)\n"
         "echo three >&9; while :; do sleep 1000; done");
     spec.environment.push_back(std::string("FIFO=") + fifo);
-    Started started(guard, spec);
+    Started started(guards, spec);
     (void)started->wait();
   });
 }
 
-// Contract: U-4. A worker that is killed with KILL leaves nothing behind: not the command, not its group, not what it
-// moved into sessions of their own, not even without its environment. All of them hold a pipe open: its end is proof.
+// Contract: U-4. A worker that is killed with KILL leaves no process behind: not the program, not its group, not
+// daemons in sessions of their own, even with a cleared environment. All of them hold a pipe open, whose end proves it.
 TEST(Process, WorkerKilledLeavesNoOrphans) {
   Folder folder;
   const std::string fifo = folder / "fifo";
@@ -362,7 +366,7 @@ TEST(Process, WorkerKilledLeavesNoOrphans) {
   char* arguments[] = {name.data(), filter.data(), also.data(), nullptr};
   std::vector<char*> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    // Not what would have it run another part of the tests.
+    // Without the variables that would make it run other tests.
     if (!std::string_view(*entry).starts_with("GTEST_")) environment.push_back(*entry);
   }
   environment.push_back(const_cast<char*>(variable.c_str()));
@@ -384,7 +388,7 @@ TEST(Process, WorkerKilledLeavesNoOrphans) {
   ASSERT_TRUE(read_until([&] { return std::count(text.begin(), text.end(), '\n') == 3; })) << text;
   ASSERT_EQ(::kill(victim, SIGKILL), 0);
   ASSERT_EQ(::waitpid(victim, nullptr, 0), victim);
-  // POLLHUP without data: nobody has it open any more.
+  // POLLHUP without data: no process has the pipe open any more.
   pollfd poll{reader.fd, POLLIN, 0};
   ASSERT_EQ(::poll(&poll, 1, 60'000), 1) << "somebody still lives";
   char byte = 0;

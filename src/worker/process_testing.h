@@ -1,4 +1,4 @@
-// What tests of commands share.
+// What tests of programs share.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,12 +16,12 @@
 
 namespace rota::worker::testing {
 
-// A directory that is gone when the test is.
+// A directory that is removed at the end of the test.
 class Folder {
  public:
   Folder() {
     std::string name = (std::filesystem::temp_directory_path() / "rota-worker-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "no directory for the test";
+    if (::mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "cannot make a directory for the test";
     path_ = name;
   }
   ~Folder() { std::filesystem::remove_all(path_); }
@@ -52,19 +52,19 @@ inline ProcessSpec shell(const std::string& text) {
   return spec;
 }
 
-// A started command with its output in reach.
+// A started program, and its output.
 struct Started {
-  CommandPipe out = CommandPipe::make().value();
-  CommandPipe progress = CommandPipe::make().value();
+  ProgramPipe out = ProgramPipe::make().value();
+  ProgramPipe progress = ProgramPipe::make().value();
   Result<std::unique_ptr<Process>> process;
 
-  Started(Guard& guard, const ProcessSpec& spec)
-      : process(Process::start(guard, spec, {out.write_end.fd, out.write_end.fd, progress.write_end.fd})) {
+  Started(GuardPool& guards, const ProcessSpec& spec)
+      : process(Process::start(guards, spec, {out.write_end.fd, out.write_end.fd, progress.write_end.fd})) {
     out.write_end.reset();
     progress.write_end.reset();
   }
   Process* operator->() { return process.value().get(); }
-  // The next line of the output, without its end.
+  // The next line of the output, without its line end.
   std::string line() {
     std::string text;
     for (;;) {

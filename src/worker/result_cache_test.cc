@@ -1,4 +1,4 @@
-// The cache of results: when an earlier success stands for a task, when not, and what is said about it.
+// The cache of results: when a kept result is used, when not, and the note about it.
 #include "worker/result_cache.h"
 
 #include <gtest/gtest.h>
@@ -42,21 +42,22 @@ class ResultCacheTest : public ::testing::Test {
     for (const auto& entry : fs::directory_iterator(store() + "/" + part)) all.push_back(entry.path());
     return all;
   }
-  [[nodiscard]] TaskSpec spec(const std::string& more = "", const std::string& cache = R"({"files":["*.csv"]})") const {
-    return parse_task_spec(R"({"run":"x","dir":")" + work() + R"(","cache":)" + cache + more + "}").value();
+  [[nodiscard]] model::TaskSpec spec(std::vector<std::string> files = {"*.csv"},
+                                     std::vector<std::string> outputs = {}) const {
+    model::TaskSpec spec;
+    spec.program.emplace().shell = "x";
+    spec.program->directory = work();
+    spec.cache = model::CacheSpec{.files = std::move(files), .outputs = std::move(outputs)};
+    return spec;
   }
-  static bus::Assign assign(const std::string& item = "") {
-    bus::Assign assign;
-    assign.workflow = "w";
-    assign.stage = "s";
-    assign.item = item;
-    assign.name = item.empty() ? "s" : "s" + item;
-    return assign;
+  static model::TaskIdentity identity(const std::string& item = "") {
+    return {.workflow = "w", .stage = "s", .item = item, .name = "s" + item};
   }
-  // Asks; if it has to run, `run` does, and it succeeds with this result. What is said, and "hit RESULT".
+  // Asks the cache; if the task has to run, calls `run` and lets it succeed with this result. Returns the notes, or
+  // "hit RESULT".
   std::string once(
-      ResultCache& cache, const TaskSpec& of, const std::string& result = "7", const std::function<void()>& run = [] {},
-      const bus::Assign& who = assign()) {
+      ResultCache& cache, const model::TaskSpec& of, const std::string& result = "7",
+      const std::function<void()>& run = [] {}, const model::TaskIdentity& who = identity()) {
     CacheCheck check(cache, who, of);
     const CacheCheck::Verdict verdict = check.begin(kGoesOn);
     if (verdict.hit) {
@@ -68,8 +69,8 @@ class ResultCacheTest : public ::testing::Test {
     return verdict.note + (not_kept.empty() ? "" : "; " + not_kept);
   }
   std::string once(
-      const TaskSpec& of, const std::string& result = "7", const std::function<void()>& run = [] {},
-      const bus::Assign& who = assign()) {
+      const model::TaskSpec& of, const std::string& result = "7", const std::function<void()>& run = [] {},
+      const model::TaskIdentity& who = identity()) {
     ResultCache cache(store());
     return once(cache, of, result, run, who);
   }
@@ -84,57 +85,60 @@ class ResultCacheTest : public ::testing::Test {
   std::unique_ptr<ResultCache> cache_;
 };
 
-// Contract: C-1. Unchanged it is not run again; each part in turn, changed, is a reason to run, and is named.
+// Contract: C-1. An unchanged task is not run again; a change of any part is a reason to run, and the note names it.
 TEST_F(ResultCacheTest, UnchangedAndChanged) {
   EXPECT_EQ(once(spec()), "runs: no earlier success");
   EXPECT_EQ(once(spec()), "hit 7");
-  EXPECT_TRUE(hit_note_.starts_with("command, inputs, environment and 1 file are unchanged since 20")) << hit_note_;
+  EXPECT_TRUE(hit_note_.starts_with("program, inputs, environment and 1 file are unchanged since 20")) << hit_note_;
   EXPECT_TRUE(hit_note_.ends_with(" UTC (workflow w, task s)")) << hit_note_;
   write("in.csv", "2");
   EXPECT_EQ(once(spec(), "8"), "runs: the file in.csv changed");
   write("other.csv", "3");
   EXPECT_EQ(once(spec(), "9"), "runs: the file other.csv is new");
-  EXPECT_EQ(once(spec(R"(,"inputs":{"a":1})")), "runs: the inputs changed");
-  EXPECT_EQ(once(spec(R"(,"env":{"A":"1"})")), "runs: the inputs changed and the variable A is new");
-  // Back to what was before, that result is there; and it is what the next change is compared with.
+  model::TaskSpec changed = spec();
+  changed.inputs = R"({"a":1})";
+  EXPECT_EQ(once(changed), "runs: the inputs changed");
+  changed = spec();
+  changed.program->environment = {{"A", "1"}};
+  EXPECT_EQ(once(changed), "runs: the inputs changed and the variable A is new");
+  // Back at an earlier version, its result is found; and the next change is compared with this version.
   fs::remove(work() + "/other.csv");
   EXPECT_EQ(once(spec()), "hit 8");
   write("in.csv", "4");
   EXPECT_EQ(once(spec(), "9"), "runs: the file in.csv changed");
 }
 
-// Contract: C-1. What it made has to be there, as it left it.
+// Contract: C-1. The outputs of the earlier run must exist, unchanged.
 TEST_F(ResultCacheTest, Outputs) {
-  const TaskSpec of = spec("", R"({"files":["*.csv"],"outputs":["out.csv","made"]})");
+  const model::TaskSpec of = spec({"*.csv"}, {"out.csv", "made"});
   const auto make = [this] {
     write("out.csv", "made");
     fs::create_directories(work() + "/made");
     write("made/a", "a");
   };
-  EXPECT_EQ(once(of, "1"),
-            "runs: no earlier success; not kept: cache.outputs has 'out.csv', and there is no such file");
+  EXPECT_EQ(once(of, "1"), "runs: no earlier success; not kept: no file matches 'out.csv' of cache.outputs");
   EXPECT_EQ(once(of, "1", make), "runs: no earlier success");
-  EXPECT_EQ(once(of), "hit 1") << "what it makes is not what it comes from, though the pattern of files covers it";
-  EXPECT_TRUE(hit_note_.ends_with("; its outputs are there")) << hit_note_;
+  EXPECT_EQ(once(of), "hit 1") << "outputs are not inputs, although the pattern of files covers them";
+  EXPECT_TRUE(hit_note_.ends_with("; its outputs are unchanged")) << hit_note_;
   fs::remove(work() + "/out.csv");
   EXPECT_EQ(once(of, "1", make), "runs: output out.csv is missing");
   write("made/a", "b");
   EXPECT_EQ(once(of, "1", make), "runs: output made/a changed");
   EXPECT_EQ(once(of), "hit 1");
-  EXPECT_EQ(once(spec("", R"({"files":["*.csv"],"outputs":["made"]})"), "1", [] {}).substr(0, 28),
-            "runs: cache.outputs changed ");
+  EXPECT_EQ(once(spec({"*.csv"}, {"made"}), "1", [] {}).substr(0, 28), "runs: cache.outputs changed ");
 }
 
-// Contract: C-1. A file that changes while the command runs: nobody can know which content the result comes from.
+// Contract: C-1. If a file changes while the program runs, it is not known which content the result comes from.
 TEST_F(ResultCacheTest, ChangedWhileItRan) {
   EXPECT_EQ(once(spec(), "7", [this] { write("in.csv", "2"); }),
-            "runs: no earlier success; not kept: while it ran, the file in.csv changed; name what it makes in "
-            "cache.outputs");
+            "runs: no earlier success; not kept: while it ran, the file in.csv changed; list the files that it "
+            "writes in cache.outputs");
   EXPECT_EQ(once(spec()), "runs: no earlier success");
   EXPECT_EQ(once(spec()), "hit 7");
 }
 
-// Contract: C-1. A damaged entry is a miss that says so, wherever the damage is; then it is mended.
+// Contract: C-1. A damaged entry is not used, wherever the damage is, and the note says so; the next success replaces
+// it.
 TEST_F(ResultCacheTest, Damaged) {
   EXPECT_EQ(once(spec(), R"({"n": 1})"), "runs: no earlier success");
   ASSERT_EQ(files("entries").size(), 1U);
@@ -143,7 +147,7 @@ TEST_F(ResultCacheTest, Damaged) {
   const std::string good{std::istreambuf_iterator<char>(in), {}};
   const auto with = [&](const std::string& bytes) {
     std::ofstream(entry, std::ios::binary | std::ios::trunc) << bytes;
-    CacheCheck check(cache_of_test(), assign(), spec());
+    CacheCheck check(cache_of_test(), identity(), spec());
     return check.begin(kGoesOn);
   };
   for (std::size_t at = 0; at < good.size(); ++at) {
@@ -152,65 +156,65 @@ TEST_F(ResultCacheTest, Damaged) {
     const CacheCheck::Verdict verdict = with(bad);
     EXPECT_FALSE(verdict.hit) << at;
     EXPECT_EQ(verdict.note,
-              "runs: what was kept of an earlier success cannot be used: '" + entry.string() + "' is damaged");
+              "runs: the kept result of an earlier success cannot be used: '" + entry.string() + "' is damaged");
     EXPECT_FALSE(with(good.substr(0, at)).hit) << at;
   }
   EXPECT_TRUE(with(good).hit);
   EXPECT_FALSE(with(good + "x").hit);
   EXPECT_TRUE(once(spec(), "5").ends_with("is damaged"));
   EXPECT_EQ(once(spec()), "hit 5");
-  // What is known of the last success, likewise.
+  // The same for the record of the last success.
   std::ofstream(files("tasks").front(), std::ios::binary | std::ios::trunc) << "nonsense";
   write("in.csv", "2");
-  EXPECT_TRUE(once(spec()).starts_with("runs: what is known of its last success cannot be used: ")) << once(spec());
+  EXPECT_TRUE(once(spec()).starts_with("runs: the record of its last success cannot be read: ")) << once(spec());
 }
 
-// Tasks of a stage differ by their items, not by their place; equal commands of other tasks are not theirs.
+// Tasks of a stage differ by their items, not by their position; a task with an equal program is still another task.
 TEST_F(ResultCacheTest, WhoItIs) {
-  EXPECT_EQ(once(spec(), "1", [] {}, assign("{\"i\":1}")), "runs: no earlier success");
-  EXPECT_EQ(once(spec(), "2", [] {}, assign("{\"i\":2}")), "runs: no earlier success");
-  EXPECT_EQ(once(spec(), "", [] {}, assign("{\"i\":1}")), "hit 1");
-  EXPECT_EQ(once(spec(), "", [] {}, assign("{\"i\":2}")), "hit 2");
-  bus::Assign handler = assign();
-  handler.kind = bus::TaskKind::kHandler;
-  handler.type = "resize";
-  const TaskSpec of = parse_task_spec(R"({"cache":{"files":["in.csv"],"dir":")" + work() + R"("}})").value();
-  EXPECT_EQ(once(of, "3", [] {}, handler), "runs: no earlier success");
-  EXPECT_EQ(once(of, "", [] {}, handler), "hit 3");
+  EXPECT_EQ(once(spec(), "1", [] {}, identity("{\"i\":1}")), "runs: no earlier success");
+  EXPECT_EQ(once(spec(), "2", [] {}, identity("{\"i\":2}")), "runs: no earlier success");
+  EXPECT_EQ(once(spec(), "", [] {}, identity("{\"i\":1}")), "hit 1");
+  EXPECT_EQ(once(spec(), "", [] {}, identity("{\"i\":2}")), "hit 2");
+  model::TaskSpec of;
+  of.type = "resize";
+  of.cache = model::CacheSpec{.files = {"in.csv"}, .directory = work()};
+  EXPECT_EQ(once(of, "3"), "runs: no earlier success");
+  EXPECT_EQ(once(of, ""), "hit 3");
   EXPECT_TRUE(hit_note_.starts_with("handler, inputs and 1 file are unchanged")) << hit_note_;
-  handler.type = "crop";
-  EXPECT_EQ(once(of, "4", [] {}, handler), "runs: the handler changed");
+  of.type = "crop";
+  EXPECT_EQ(once(of, "4"), "runs: the handler changed");
 }
 
-// Without leave to use what is there, it runs, and what comes of it is kept instead.
+// If kept results must not be used, the task runs, and its new result is kept instead.
 TEST_F(ResultCacheTest, NotToBeUsed) {
   EXPECT_EQ(once(spec(), "1"), "runs: no earlier success");
   ResultCache again(store(), false);
-  EXPECT_EQ(once(again, spec(), "2"), "runs: earlier results are not to be used");
+  EXPECT_EQ(once(again, spec(), "2"), "runs: the worker was told not to use kept results");
   EXPECT_EQ(once(spec()), "hit 2");
 }
 
 TEST_F(ResultCacheTest, WhatCannotBeReadOrKept) {
   if (::geteuid() != 0) {
     fs::permissions(work() + "/in.csv", fs::perms::none);
-    EXPECT_EQ(once(spec()), "runs: what it depends on is not known: 'in.csv' cannot be read: Permission denied");
+    EXPECT_EQ(once(spec()),
+              "runs: the files that it depends on cannot be read: 'in.csv' cannot be read: Permission denied");
     fs::permissions(work() + "/in.csv", fs::perms::owner_all);
   }
   std::ofstream(store()) << "a file";
   const std::string said = once(spec());
   EXPECT_TRUE(said.starts_with("runs: ")) << said;
-  EXPECT_NE(said.find("; not kept: no directory '"), std::string::npos) << said;
+  EXPECT_NE(said.find("; not kept: cannot make the directory '"), std::string::npos) << said;
   fs::remove(store());
-  CacheCheck check(cache_of_test(), assign(), spec());
+  CacheCheck check(cache_of_test(), identity(), spec());
   EXPECT_FALSE(check.begin([] { return true; }).hit);
   EXPECT_EQ(check.end("1", kGoesOn), "");
   EXPECT_TRUE(files("entries").empty());
 }
 
-// The oldest goes first, and what was used lately is not old.
+// The least recently used entry is removed first.
 TEST_F(ResultCacheTest, IsBounded) {
   ResultCache cache(store(), true, {.files = 8, .look_every_files = 1});
-  const auto task = [](int i) { return assign(std::to_string(i)); };
+  const auto task = [](int i) { return identity(std::to_string(i)); };
   const auto age = [&](int hours) {
     for (const char* part : {"entries", "tasks"}) {
       for (const fs::path& path : files(part))
@@ -228,7 +232,7 @@ TEST_F(ResultCacheTest, IsBounded) {
   EXPECT_EQ(once(cache, spec(), "", [] {}, task(0)), "hit 0");
   EXPECT_EQ(once(cache, spec(), "", [] {}, task(4)), "hit 4");
   EXPECT_NE(once(cache, spec(), "1", [] {}, task(1)).substr(0, 4), "hit ");
-  // By size, too; and what somebody was writing when he was killed goes after a while.
+  // The bound on bytes holds as well; and an unfinished file of a killed process is removed after a while.
   std::ofstream(store() + "/entries/x.new-1-1") << "part";
   fs::last_write_time(store() + "/entries/x.new-1-1", fs::file_time_type::clock::now() - std::chrono::hours(2));
   ResultCache small(store(), true, {.bytes = 10'000, .look_every_files = 1});
@@ -243,7 +247,7 @@ TEST_F(ResultCacheTest, IsBounded) {
   EXPECT_EQ(once(small, spec(), "", [] {}, task(109)).substr(0, 4), "hit ");
 }
 
-// Many at once, in one directory, with the bound at work: every hit is whole and right.
+// Many caches at once in one directory, while the bound removes entries: every hit is complete and right.
 TEST_F(ResultCacheTest, ManyAtOnce) {
   sync::Atomic<int> wrong{0};
   std::vector<sync::Thread> threads;
@@ -254,7 +258,7 @@ TEST_F(ResultCacheTest, ManyAtOnce) {
         const int task = (i * 7 + t) % 8;
         const std::string result =
             '"' + std::string(static_cast<std::size_t>(100 + task), static_cast<char>('a' + task)) + '"';
-        CacheCheck check(cache, assign(std::to_string(task)), spec());
+        CacheCheck check(cache, identity(std::to_string(task)), spec());
         const CacheCheck::Verdict verdict = check.begin(kGoesOn);
         if (verdict.hit ? verdict.result != result : !check.end(result, kGoesOn).empty()) wrong.fetch_add(1);
       }

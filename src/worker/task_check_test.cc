@@ -1,72 +1,68 @@
+#include "worker/task_check.h"
+
 #include <gtest/gtest.h>
 
-#include "worker/json.h"
+#include <functional>
 
 namespace rota::worker {
 namespace {
 
-// Contract: U-3. Everything that a specification may say arrives.
-TEST(TaskSpec, Whole) {
-  const TaskSpec spec =
-      parse_task_spec(
-          R"({"run": ["cc", "-c", "a b.c"], "env": {"A": "1", "B": ""}, "dir": "/tmp", "inputs": {"x": [1, 2]},
-        "checkpoint": {"step": 3}, "timeout_ms": 1500, "grace_ms": 0,
-        "limits": {"cpu_time_ms": 1, "memory_bytes": 2, "open_files": 3, "processes": 4, "output_bytes": 5}})")
-          .value();
-  EXPECT_EQ(spec.arguments, (std::vector<std::string>{"cc", "-c", "a b.c"}));
-  EXPECT_EQ(spec.environment.at("A"), "1");
-  EXPECT_EQ(spec.environment.at("B"), "");
-  EXPECT_EQ(spec.directory, "/tmp");
-  EXPECT_EQ(spec.inputs, R"({"x":[1,2]})");
-  EXPECT_EQ(spec.checkpoint, R"({"step":3})");
-  EXPECT_EQ(spec.timeout_ms, 1500U);
-  EXPECT_EQ(spec.grace_ms, 0U);
-  EXPECT_EQ(spec.cpu_time_ms, 1U);
-  EXPECT_EQ(spec.memory_bytes, 2U);
-  EXPECT_EQ(spec.open_files, 3U);
-  EXPECT_EQ(spec.processes, 4U);
-  EXPECT_EQ(spec.output_bytes, 5U);
-  EXPECT_EQ(parse_task_spec(R"({"run": "make -j2"})").value().shell, "make -j2");
-  EXPECT_EQ(parse_task_spec("{}").value().inputs, "{}");
+model::TaskSpec shell_spec() {
+  model::TaskSpec spec;
+  spec.program.emplace().shell = "make -j2";
+  return spec;
 }
 
-// What a workflow's file becomes: references have their own variables, and values keep their type until here.
-TEST(TaskSpec, FromAWorkflow) {
-  const TaskSpec spec = parse_task_spec(R"({"kind": "command", "run": ["a", 1, {"b": true}, null],
-      "env": {"ROTA_REF_1": [1, 2], "A": 2.50}, "cache": {"files": []}})")
-                            .value();
-  EXPECT_EQ(spec.arguments, (std::vector<std::string>{"a", "1", R"({"b":true})", "null"}));
-  EXPECT_EQ(spec.environment.at("ROTA_REF_1"), "[1,2]");
-  EXPECT_EQ(spec.environment.at("A"), "2.5");
+// Contract: U-3. A specification with everything that it may contain is accepted.
+TEST(TaskCheck, Accepted) {
+  EXPECT_TRUE(validate(shell_spec()).ok());
+  EXPECT_TRUE(validate(model::TaskSpec{}).ok()) << "a handler needs no program";
+  model::TaskSpec whole = shell_spec();
+  whole.program->shell.clear();
+  whole.program->arguments = {"cc", "-c", "a b.c"};
+  // ROTA_REF_n holds the value of a reference in the text for a shell.
+  whole.program->environment = {{"A", "1"}, {"B", ""}, {"ROTA_REF_1", "[1,2]"}};
+  whole.program->directory = "/tmp";
+  whole.program->limits = {.cpu_time_ms = 1, .memory_bytes = 2, .open_files = 3, .processes = 4, .output_bytes = 5};
+  whole.program->grace_ms = 0;
+  whole.inputs = R"({"x": [1, 2]})";
+  whole.checkpoint = R"({"step": 3})";
+  whole.timeout_ms = std::int64_t{1} << 53;
+  EXPECT_TRUE(validate(whole).ok()) << validate(whole).error().message;
 }
 
-// Contract: U-3. What is wrong is told with its place, and what would be right.
-TEST(TaskSpec, Refused) {
-  const auto refused = [](const char* text, const std::string& part) {
-    const Result<TaskSpec> spec = parse_task_spec(text);
-    ASSERT_FALSE(spec.ok()) << text;
-    EXPECT_EQ(spec.code(), ErrorCode::kParseError);
-    EXPECT_NE(spec.error().message.find(part), std::string::npos) << spec.error().message;
+// Contract: U-3. A wrong part is named, with what would be right.
+TEST(TaskCheck, Refused) {
+  const auto refused = [](const std::function<void(model::TaskSpec&)>& change, const std::string& part) {
+    model::TaskSpec spec = shell_spec();
+    change(spec);
+    const Result<void> valid = validate(spec);
+    ASSERT_FALSE(valid.ok()) << part;
+    EXPECT_EQ(valid.code(), ErrorCode::kInvalidArgument);
+    EXPECT_NE(valid.error().message.find(part), std::string::npos) << valid.error().message;
   };
-  refused("", "not valid JSON");
-  refused("{\"run\": ", "not valid JSON");
-  refused("{} {}", "not valid JSON");
-  refused("[]", "must be an object");
-  refused(R"({"run": 3})", "run must be text");
-  refused(R"({"run": []})", "run must be text");
-  refused(R"({"run": ""})", "run is empty");
-  refused(R"({"rnu": "x"})", "unknown member rnu; did you mean 'run'?");
-  refused(R"({"limits": {"memory_byte": 1}})", "limits.memory_byte; did you mean 'memory_bytes'?");
-  refused(R"({"limits": {"memory_bytes": -1}})", "limits.memory_bytes must be a whole number");
-  refused(R"({"limits": {"memory_bytes": 1.5}})", "limits.memory_bytes must be a whole number");
-  refused(R"({"limits": 1})", "limits must be an object");
-  refused(R"({"timeout_ms": 18446744073709551615})", "timeout_ms must be a whole number");
-  refused(R"({"dir": 1})", "dir must be text");
-  refused(R"({"dir": "a", "dir": "b"})", "dir is there twice");
-  refused(R"({"env": []})", "env must be an object");
-  refused(R"({"env": {"A=B": "1"}})", "no '='");
-  refused(R"({"env": {"": "1"}})", "at least one character");
-  refused(R"({"env": {"ROTA_FD": "1"}})", "are the worker's");
+  const auto with_variable = [](std::string name) {
+    return [name](model::TaskSpec& spec) { spec.program->environment = {{name, "1"}}; };
+  };
+  refused([](model::TaskSpec& spec) { spec.program->shell.clear(); },
+          "run is empty; write text for a shell, or a list");
+  refused([](model::TaskSpec& spec) { spec.program->arguments = {"x"}; }, "run is both text for a shell and a list");
+  refused([](model::TaskSpec& spec) { spec.program->limits.memory_bytes = -1; },
+          "limits.memory_bytes must be a whole number from 0 to 2^53; it is -1");
+  refused([](model::TaskSpec& spec) { spec.program->limits.cpu_time_ms = -1; }, "limits.cpu_time_ms must be");
+  refused([](model::TaskSpec& spec) { spec.program->limits.open_files = -1; }, "limits.open_files must be");
+  refused([](model::TaskSpec& spec) { spec.program->limits.processes = -1; }, "limits.processes must be");
+  refused([](model::TaskSpec& spec) { spec.program->limits.output_bytes = -1; }, "limits.output_bytes must be");
+  refused([](model::TaskSpec& spec) { spec.program->grace_ms = -1; }, "grace_ms must be a whole number");
+  refused([](model::TaskSpec& spec) { spec.timeout_ms = INT64_MAX; }, "timeout_ms must be a whole number");
+  refused(with_variable("A=B"), "env.A=B: the name of a variable has at least one character, and no '='");
+  refused(with_variable(""), "at least one character");
+  refused(with_variable(std::string("A\0B", 3)), "zero byte");
+  refused(with_variable("ROTA_FD"), "env.ROTA_FD: names that begin with ROTA_ are reserved for the worker");
+  refused([](model::TaskSpec& spec) { spec.program->environment = {{"A", "1"}, {"A", "2"}}; }, "env.A is given twice");
+  refused([](model::TaskSpec& spec) { spec.inputs.clear(); }, "inputs: not valid JSON: byte 0");
+  refused([](model::TaskSpec& spec) { spec.inputs = "{} {}"; }, "inputs: not valid JSON: byte 3");
+  refused([](model::TaskSpec& spec) { spec.checkpoint = "{"; }, "checkpoint: not valid JSON");
 }
 
 TEST(Json, Check) {
@@ -75,6 +71,16 @@ TEST(Json, Check) {
   for (const char* bad : {"", " ", "x", "{", "1 2", "[1,]", "'a'", "\"\xff\"", "NaN"})
     EXPECT_FALSE(check_json(bad).ok()) << bad;
   EXPECT_FALSE(check_json(std::string(100'000, '[')).ok());
+}
+
+TEST(Json, Utf8) {
+  for (const char* good : {"", "plain",
+                           "Gr\xc3\xbc\xc3\x9f"
+                           "e",
+                           "\xf0\x9f\x98\x80"})
+    EXPECT_TRUE(is_utf8(good)) << good;
+  for (const char* bad : {"\xff", "a\xc3", "\xc0\x80", "\xed\xa0\x80", "\xf5\x80\x80\x80"})
+    EXPECT_FALSE(is_utf8(bad)) << bad;
 }
 
 }  // namespace

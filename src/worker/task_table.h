@@ -28,6 +28,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -133,10 +134,12 @@ class TaskTable {
     model::TaskId task{};
     std::uint64_t ticket = 0;
   };
-  using Entries = std::unordered_map<model::TaskId, TaskEntry>;
+  struct TaskHash {
+    std::size_t operator()(model::TaskId task) const { return std::hash<std::uint64_t>()(task.value()); }
+  };
+  using Entries = std::unordered_map<model::TaskId, TaskEntry, TaskHash>;
 
   [[nodiscard]] static bool is_live(const TaskEntry& entry) { return entry.phase <= Phase::kRunning; }
-  [[nodiscard]] static bool is_waiting(const TaskEntry& entry) { return entry.phase < Phase::kRunning; }
   // The entry that this place in a queue means; null if the place is outdated.
   TaskEntry* entry_at(const Place& place);
   [[nodiscard]] const TaskEntry* entry_at(const Place& place) const;

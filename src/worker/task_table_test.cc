@@ -1,106 +1,340 @@
+#include "worker/task_table.h"
+
 #include <gtest/gtest.h>
 
-#include <set>
+#include <vector>
 
 #include "base/prng.h"
-#include "worker/intake.h"
 
 namespace rota::worker {
 namespace {
 
-using Verdict = Intake::Verdict;
-constexpr Hardware kMachine{.cpu_millis = 4000, .memory_bytes = 1000, .gpus = 2};
+using namespace std::chrono_literals;
+using model::AttemptId;
+using model::AttemptNumber;
+using model::ResourceUse;
+using model::TaskId;
+using model::Term;
+using Verdict = TaskTable::Verdict;
 
-// Contract: U-1. Fences: an older term and an older attempt are no news; the same attempt is known for ever.
-TEST(Intake, Fences) {
-  Intake intake(kMachine, 10);
-  EXPECT_TRUE(intake.hear(3));
-  EXPECT_TRUE(intake.hear(3));
-  EXPECT_FALSE(intake.hear(2));
-  EXPECT_EQ(intake.offer(1, 2, {}), Verdict::kQueued);
-  EXPECT_EQ(intake.offer(1, 2, {}), Verdict::kDuplicate);
-  EXPECT_EQ(intake.offer(1, 1, {}), Verdict::kStale);
-  EXPECT_EQ(intake.start_next(), 1U);
-  EXPECT_EQ(intake.offer(1, 2, {}), Verdict::kDuplicate);
-  intake.end(1);
-  EXPECT_EQ(intake.offer(1, 2, {}), Verdict::kDuplicate);
-  EXPECT_EQ(intake.offer(1, 1, {}), Verdict::kStale);
-  EXPECT_EQ(intake.offer(1, 3, {}), Verdict::kQueued);
-  intake.check_invariants();
+struct NoHost : AttemptHost {
+  void report(model::Report) override {}
+  ResultCache* cache() override { return nullptr; }
+  [[nodiscard]] WallClock clock() const override { return {}; }
+};
+
+class TestAttempt final : public Attempt {
+ public:
+  TestAttempt(AttemptHost& host, model::Assign assign, bool can) : Attempt(host, std::move(assign)), can_(can) {}
+  [[nodiscard]] bool can_stand_by() const override { return can_; }
+
+ private:
+  AttemptResult run_spec() override { return {}; }
+  void do_control(model::AttemptAction) override {}
+  const bool can_;
+};
+
+model::Resources machine() {
+  model::Resources resources;
+  resources.cpu_millis = 4000;
+  resources.memory_bytes = 1000;
+  resources.named = {{"licence", 2}};
+  resources.gpus = {{"a", 1}, {"a", 1}};
+  return resources;
 }
 
-// Contract: U-2. Each resource holds the first in line back, and whoever is behind it.
-TEST(Intake, FirstInLine) {
-  for (const Demand& demand : {Demand{.cpu_millis = 3000}, Demand{.memory_bytes = 600}, Demand{.gpu_mask = 3}}) {
-    Intake intake(kMachine, 10);
-    EXPECT_EQ(intake.offer(1, 1, demand), Verdict::kQueued);
-    EXPECT_EQ(intake.offer(2, 1, demand), Verdict::kQueued);
-    EXPECT_EQ(intake.offer(3, 1, {}), Verdict::kQueued);
-    EXPECT_EQ(intake.start_next(), 1U);
-    EXPECT_EQ(intake.start_next(), std::nullopt);
-    intake.end(1);
-    EXPECT_EQ(intake.start_next(), 2U);
-    EXPECT_EQ(intake.start_next(), 3U);
-    EXPECT_EQ(intake.start_next(), std::nullopt);
+ResourceUse cpu(std::int64_t millis) {
+  ResourceUse use;
+  use.cpu_millis = millis;
+  return use;
+}
+ResourceUse memory(std::int64_t bytes) {
+  ResourceUse use;
+  use.memory_bytes = bytes;
+  return use;
+}
+ResourceUse licences(std::int64_t count) {
+  ResourceUse use;
+  use.named = {{"licence", count}};
+  return use;
+}
+ResourceUse devices(model::DeviceSet set) {
+  ResourceUse use;
+  use.gpus = std::popcount(set);
+  use.devices = set;
+  return use;
+}
+AttemptId id(std::uint64_t task, std::uint32_t attempt = 1) { return {TaskId(task), AttemptNumber(attempt)}; }
+
+// A table, and short forms of its operations.
+struct Bench {
+  explicit Bench(std::size_t waiting_most = 10) : table(machine(), waiting_most) {}
+
+  std::shared_ptr<Attempt> attempt(AttemptId which, ResourceUse use = {}, bool can_stand_by = false,
+                                   Term term = Term(1)) {
+    model::Assign assign;
+    assign.id = which;
+    assign.term = term;
+    assign.resources = std::move(use);
+    return std::make_shared<TestAttempt>(host, std::move(assign), can_stand_by);
+  }
+  Verdict offer(AttemptId which, ResourceUse use = {}, bool can_stand_by = false) {
+    return table.offer(attempt(which, std::move(use), can_stand_by));
+  }
+  // The task that starts, or 0.
+  std::uint64_t start_next() {
+    const TaskTable::Start start = table.start_next();
+    return start.attempt == nullptr ? 0 : start.attempt->id().task.value();
+  }
+  bool end(AttemptId which, std::chrono::nanoseconds now = 0ns) {
+    model::Report report{.id = which, .term = Term(1), .body = model::Ended{}};
+    return table.end(report, now);
+  }
+  [[nodiscard]] Phase phase(std::uint64_t task) const { return table.find(TaskId(task))->phase; }
+
+  NoHost host;
+  TaskTable table;
+};
+
+// Contract: U-1. Fences: messages of an older term or about an older attempt are ignored; the same attempt is
+// recognised in every phase.
+TEST(TaskTable, Fences) {
+  Bench bench;
+  EXPECT_TRUE(bench.table.hear(Term(3)));
+  EXPECT_TRUE(bench.table.hear(Term(3)));
+  EXPECT_FALSE(bench.table.hear(Term(2)));
+  EXPECT_EQ(bench.offer(id(1, 2)), Verdict::kQueued);
+  EXPECT_EQ(bench.offer(id(1, 2)), Verdict::kKnown);
+  EXPECT_EQ(bench.offer(id(1, 1)), Verdict::kKnown);
+  EXPECT_EQ(bench.start_next(), 1U);
+  EXPECT_EQ(bench.offer(id(1, 2)), Verdict::kKnown);
+  EXPECT_TRUE(bench.end(id(1, 2)));
+  EXPECT_EQ(bench.offer(id(1, 2)), Verdict::kReportAgain);
+  EXPECT_EQ(bench.offer(id(1, 1)), Verdict::kKnown);
+  bench.table.acknowledge(id(1, 1));
+  EXPECT_EQ(bench.phase(1), Phase::kReporting) << "another attempt was acknowledged";
+  bench.table.acknowledge(id(1, 2));
+  EXPECT_EQ(bench.phase(1), Phase::kEnded);
+  EXPECT_EQ(bench.offer(id(1, 2)), Verdict::kKnown);
+  EXPECT_EQ(bench.offer(id(1, 1)), Verdict::kKnown);
+  EXPECT_EQ(bench.offer(id(1, 3)), Verdict::kQueued);
+  bench.table.check_invariants();
+}
+
+// Contract: U-1. A new leader takes over an attempt: its reports, also one that is kept, go under the new term.
+TEST(TaskTable, NewLeader) {
+  Bench bench;
+  const std::shared_ptr<Attempt> attempt = bench.attempt(id(1));
+  EXPECT_EQ(bench.table.offer(attempt), Verdict::kQueued);
+  EXPECT_EQ(bench.table.offer(bench.attempt(id(1), {}, false, Term(7))), Verdict::kKnown);
+  EXPECT_EQ(attempt->term(), Term(7));
+  EXPECT_TRUE(bench.end(id(1)));
+  EXPECT_EQ(bench.table.offer(bench.attempt(id(1), {}, false, Term(8))), Verdict::kReportAgain);
+  EXPECT_EQ(bench.table.find(TaskId(1))->final->report.term, Term(8));
+}
+
+// Contract: U-1. A newer attempt of a task that waits or runs is kept until the older one has ended; the newest wins.
+TEST(TaskTable, NewerAttempt) {
+  for (const bool running : {false, true}) {
+    Bench bench;
+    EXPECT_EQ(bench.offer(id(1, 1), cpu(3000)), Verdict::kQueued);
+    if (running) {
+      EXPECT_EQ(bench.start_next(), 1U);
+    }
+    EXPECT_EQ(bench.offer(id(1, 3), cpu(3000)), Verdict::kAfterOlder);
+    EXPECT_EQ(bench.offer(id(1, 3)), Verdict::kKnown);
+    EXPECT_EQ(bench.offer(id(1, 2)), Verdict::kKnown);
+    EXPECT_EQ(bench.offer(id(1, 4), cpu(2000)), Verdict::kAfterOlder);
+    EXPECT_EQ(bench.table.find_attempt(id(1, 1))->id(), id(1, 1));
+    EXPECT_EQ(bench.table.find_attempt(id(1, 4))->id(), id(1, 4));
+    EXPECT_EQ(bench.table.find_attempt(id(1, 3)), nullptr);
+    bench.table.check_invariants();
+    const std::shared_ptr<Attempt> newer = bench.table.take_newer(TaskId(1));
+    ASSERT_NE(newer, nullptr);
+    EXPECT_EQ(newer->id(), id(1, 4));
+    EXPECT_FALSE(bench.end(id(1, 1))) << "nobody wants the report of the older attempt";
+    EXPECT_EQ(bench.table.take_newer(TaskId(1)), nullptr);
+    EXPECT_EQ(bench.table.running(), 0U);
+    EXPECT_EQ(bench.table.offer(newer), Verdict::kQueued);
+    EXPECT_EQ(bench.start_next(), 1U);
+    EXPECT_TRUE(bench.table.is_in(Phase::kRunning, id(1, 4)));
+    EXPECT_FALSE(bench.table.is_in(Phase::kRunning, id(1, 1)));
+    bench.table.check_invariants();
   }
 }
 
-// Contract: U-2. What can never fit, and what is too much, is refused at once, and the rest goes on.
-TEST(Intake, Refused) {
-  Intake intake(kMachine, 2);
-  EXPECT_EQ(intake.offer(1, 1, {.cpu_millis = 4001}), Verdict::kImpossible);
-  EXPECT_EQ(intake.offer(2, 1, {.memory_bytes = 1001}), Verdict::kImpossible);
-  EXPECT_EQ(intake.offer(3, 1, {.gpu_mask = 4}), Verdict::kImpossible);
-  EXPECT_EQ(intake.offer(4, 1, {.cpu_millis = 4000, .memory_bytes = 1000, .gpu_mask = 3}), Verdict::kQueued);
-  EXPECT_EQ(intake.offer(5, 1, {}), Verdict::kQueued);
-  EXPECT_EQ(intake.offer(6, 1, {}), Verdict::kFull);
-  EXPECT_EQ(intake.offer(6, 1, {}), Verdict::kDuplicate);
-  EXPECT_EQ(intake.start_next(), 4U);
-  EXPECT_EQ(intake.offer(7, 1, {}), Verdict::kQueued);
+// Contract: U-1. A newer attempt replaces an unacknowledged report of an older one, which the host ignores anyway.
+TEST(TaskTable, NewerAttemptAfterTheEnd) {
+  Bench bench;
+  EXPECT_EQ(bench.offer(id(1, 1)), Verdict::kQueued);
+  EXPECT_TRUE(bench.end(id(1, 1)));
+  EXPECT_EQ(bench.table.held(), std::vector<AttemptId>{id(1, 1)});
+  EXPECT_EQ(bench.offer(id(1, 2)), Verdict::kQueued);
+  EXPECT_EQ(bench.table.count(Phase::kReporting), 0U);
+  EXPECT_EQ(bench.table.held(), std::vector<AttemptId>{id(1, 2)});
+  EXPECT_TRUE(bench.table.reports_to_resend(10s, 10s).empty());
+  bench.table.acknowledge(id(1, 1));  // Late.
+  EXPECT_EQ(bench.phase(1), Phase::kQueued);
+  bench.table.check_invariants();
 }
 
-// Contract: U-2. One that has the place of another runs, wherever it stood in line, if it fits; and is not started
-// again.
-TEST(Intake, OutOfLine) {
-  Intake intake(kMachine, 10);
-  for (const std::uint64_t task : {1, 2, 3, 4})
-    ASSERT_EQ(intake.offer(task, 1, {.cpu_millis = 2000}), Verdict::kQueued);
-  EXPECT_EQ(intake.first_in_line(2), (std::vector<std::uint64_t>{1, 2}));
-  EXPECT_EQ(intake.start_next(), 1U);
-  EXPECT_TRUE(intake.start(3));
-  EXPECT_FALSE(intake.start(3));
-  EXPECT_FALSE(intake.start(4)) << "there is no room";
-  EXPECT_FALSE(intake.start(9));
-  EXPECT_EQ(intake.first_in_line(9), (std::vector<std::uint64_t>{2, 4}));
-  intake.check_invariants();
-  intake.end(3);
-  EXPECT_EQ(intake.start_next(), 2U);
-  EXPECT_EQ(intake.start_next(), std::nullopt);
-  intake.end(1);
-  EXPECT_EQ(intake.start_next(), 4U);
-  intake.check_invariants();
-}
-
-// What has ended long ago is forgotten, in that order; memory is bounded.
-TEST(Intake, Forgets) {
-  Intake intake(kMachine, 10);
-  for (std::uint64_t task = 1; task <= Intake::kRemembered + 1; ++task) {
-    ASSERT_EQ(intake.offer(task, 1, {}), Verdict::kQueued);
-    ASSERT_EQ(intake.start_next(), task);
-    intake.end(task);
+// Contract: U-2. Each kind of resource holds back the first in line, and all tasks behind it.
+TEST(TaskTable, FirstInLine) {
+  for (const ResourceUse& use : {cpu(3000), memory(600), devices(3), licences(2)}) {
+    Bench bench;
+    EXPECT_EQ(bench.offer(id(1), use), Verdict::kQueued);
+    EXPECT_EQ(bench.offer(id(2), use), Verdict::kQueued);
+    EXPECT_EQ(bench.offer(id(3)), Verdict::kQueued);
+    EXPECT_EQ(bench.start_next(), 1U);
+    EXPECT_EQ(bench.start_next(), 0U);
+    bench.table.check_invariants();
+    EXPECT_TRUE(bench.end(id(1)));
+    EXPECT_EQ(bench.start_next(), 2U);
+    EXPECT_EQ(bench.start_next(), 3U);
+    EXPECT_EQ(bench.start_next(), 0U);
+    bench.table.check_invariants();
   }
-  EXPECT_EQ(intake.offer(2, 1, {}), Verdict::kDuplicate);
-  EXPECT_EQ(intake.offer(1, 1, {}), Verdict::kQueued);
 }
 
-// Random commands against a plain list: the same tasks start in the same order, and the books are right.
-TEST(Intake, AgainstAList) {
+// Contract: U-2. A task that can never fit, and a task too many, are refused at once; the others continue.
+TEST(TaskTable, Refused) {
+  Bench bench(2);
+  const auto refused = [&](std::uint64_t task, ResourceUse use, Verdict verdict) {
+    EXPECT_EQ(bench.offer(id(task), std::move(use)), verdict);
+    EXPECT_TRUE(bench.end(id(task)));
+    EXPECT_EQ(bench.offer(id(task)), Verdict::kReportAgain);
+  };
+  refused(1, cpu(4001), Verdict::kImpossible);
+  refused(2, memory(1001), Verdict::kImpossible);
+  refused(3, devices(4), Verdict::kImpossible);
+  refused(4, licences(3), Verdict::kImpossible);
+  ResourceUse all = devices(3);
+  all.cpu_millis = 4000;
+  all.memory_bytes = 1000;
+  all.named = {{"licence", 2}};
+  EXPECT_EQ(bench.offer(id(5), all), Verdict::kQueued);
+  EXPECT_EQ(bench.offer(id(6)), Verdict::kQueued);
+  refused(7, {}, Verdict::kFull);
+  EXPECT_EQ(bench.start_next(), 5U);
+  EXPECT_EQ(bench.offer(id(8)), Verdict::kQueued);
+  bench.table.check_invariants();
+}
+
+// Contract: U-2. As many tasks stand by as run, in order, up to the first that cannot.
+TEST(TaskTable, StandsBy) {
+  Bench bench;
+  const auto chosen = [&] {
+    std::vector<std::uint64_t> tasks;
+    for (const auto& attempt : bench.table.choose_stand_by()) tasks.push_back(attempt->id().task.value());
+    return tasks;
+  };
+  for (const std::uint64_t task : {1, 2, 3, 4, 5, 6}) {
+    ASSERT_EQ(bench.offer(id(task), cpu(2000), task != 5), Verdict::kQueued);
+  }
+  EXPECT_EQ(chosen(), std::vector<std::uint64_t>{}) << "nothing runs";
+  EXPECT_EQ(bench.start_next(), 1U);
+  EXPECT_EQ(chosen(), std::vector<std::uint64_t>{2});
+  EXPECT_EQ(chosen(), std::vector<std::uint64_t>{});
+  const TaskTable::Start second = bench.table.start_next();
+  EXPECT_EQ(second.attempt->id(), id(2));
+  EXPECT_TRUE(second.stood_by);
+  EXPECT_TRUE(bench.table.set_told_started(id(2)));
+  EXPECT_FALSE(bench.table.set_told_started(id(2)));
+  EXPECT_FALSE(bench.table.set_told_started(id(2, 9)));
+  EXPECT_EQ(chosen(), (std::vector<std::uint64_t>{3, 4}));
+  EXPECT_TRUE(bench.end(id(3))) << "cancelled while it stood by";
+  EXPECT_EQ(chosen(), std::vector<std::uint64_t>{}) << "5 cannot stand by, and 6 must not overtake it";
+  bench.table.check_invariants();
+}
+
+// Contract: U-2. A task that the executor started in the place of another runs, wherever it is in line, if it fits; and
+// it is not started again.
+TEST(TaskTable, StartsInPlace) {
+  Bench bench;
+  for (const std::uint64_t task : {1, 2, 3, 4}) ASSERT_EQ(bench.offer(id(task), cpu(2000), true), Verdict::kQueued);
+  EXPECT_EQ(bench.start_next(), 1U);
+  EXPECT_EQ(bench.start_next(), 2U);
+  EXPECT_EQ(bench.table.choose_stand_by().size(), 2U);
+  EXPECT_EQ(bench.table.start_in_place(id(4)), nullptr) << "there is no room";
+  EXPECT_TRUE(bench.end(id(1)));
+  EXPECT_EQ(bench.table.start_in_place(id(4, 2)), nullptr) << "another attempt";
+  ASSERT_NE(bench.table.start_in_place(id(4)), nullptr);
+  EXPECT_EQ(bench.table.start_in_place(id(4)), nullptr);
+  EXPECT_EQ(bench.table.start_in_place(id(9)), nullptr);
+  EXPECT_EQ(bench.start_next(), 0U);
+  bench.table.check_invariants();
+  EXPECT_TRUE(bench.end(id(2)));
+  EXPECT_EQ(bench.start_next(), 3U);
+  EXPECT_EQ(bench.start_next(), 0U);
+  bench.table.check_invariants();
+}
+
+// Contract: U-1. Merged tasks have no entry while they run, but count as held; their reports are kept like others.
+TEST(TaskTable, MergedTasks) {
+  Bench bench;
+  model::Assign assign;
+  assign.id = id(1);
+  assign.merged = {{id(1), "1"}, {id(2, 5), "2"}, {id(3), "3"}};
+  EXPECT_EQ(bench.table.offer(std::make_shared<TestAttempt>(bench.host, assign, false)), Verdict::kQueued);
+  EXPECT_EQ(bench.table.held(), (std::vector<AttemptId>{id(1), id(2, 5), id(3)}));
+  EXPECT_EQ(bench.start_next(), 1U);
+  EXPECT_EQ(bench.offer(id(3, 2)), Verdict::kQueued) << "a newer attempt of a merged task";
+  EXPECT_TRUE(bench.end(id(1)));
+  EXPECT_TRUE(bench.end(id(2, 5)));
+  EXPECT_FALSE(bench.end(id(3))) << "a newer attempt is known";
+  EXPECT_FALSE(bench.end(id(2, 5))) << "it has ended before";
+  EXPECT_EQ(bench.table.held(), (std::vector<AttemptId>{id(1), id(2, 5), id(3, 2)}));
+  EXPECT_EQ(bench.table.count(Phase::kReporting), 2U);
+  bench.table.check_invariants();
+}
+
+// Contract: U-1, U-4. A report is sent again when it is old enough, the oldest first, until it is acknowledged.
+TEST(TaskTable, ReportsAgain) {
+  Bench bench;
+  const auto again = [&](std::chrono::nanoseconds now, std::chrono::nanoseconds sent_until) {
+    std::vector<std::uint64_t> tasks;
+    for (const model::Report& report : bench.table.reports_to_resend(now, sent_until)) {
+      tasks.push_back(report.id.task.value());
+    }
+    return tasks;
+  };
+  for (const std::uint64_t task : {1, 2, 3}) {
+    ASSERT_EQ(bench.offer(id(task)), Verdict::kQueued);
+    ASSERT_TRUE(bench.end(id(task), std::chrono::seconds(task)));
+  }
+  EXPECT_EQ(again(5s, 0s), std::vector<std::uint64_t>{});
+  EXPECT_EQ(again(5s, 2s), (std::vector<std::uint64_t>{1, 2}));
+  bench.table.acknowledge(id(1));
+  EXPECT_EQ(again(6s, 4s), std::vector<std::uint64_t>{3});
+  EXPECT_EQ(again(7s, 5s), std::vector<std::uint64_t>{2});
+  EXPECT_EQ(again(20s, 20s), (std::vector<std::uint64_t>{3, 2}));
+  EXPECT_EQ(again(20s, 20s), (std::vector<std::uint64_t>{3, 2})) << "a clock that stands still ends the loop, too";
+  bench.table.check_invariants();
+}
+
+// Tasks that ended long ago are forgotten, the oldest first: memory is bounded.
+TEST(TaskTable, Forgets) {
+  Bench bench;
+  for (std::uint64_t task = 1; task <= TaskTable::kRemembered + 1; ++task) {
+    ASSERT_EQ(bench.offer(id(task)), Verdict::kQueued);
+    ASSERT_EQ(bench.start_next(), task);
+    ASSERT_TRUE(bench.end(id(task)));
+    bench.table.acknowledge(id(task));
+  }
+  EXPECT_EQ(bench.table.count(Phase::kEnded), TaskTable::kRemembered);
+  EXPECT_EQ(bench.offer(id(2)), Verdict::kKnown);
+  EXPECT_EQ(bench.offer(id(1)), Verdict::kQueued);
+  bench.table.check_invariants();
+}
+
+// Random operations against a plain list: the same tasks start in the same order, and the invariants hold.
+TEST(TaskTable, AgainstAList) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     Prng random(seed);
-    Intake intake(kMachine, 20);
+    Bench bench(20);
     struct Row {
       std::uint64_t task;
-      Demand demand;
+      ResourceUse use;
     };
     std::vector<Row> waiting;
     std::vector<Row> running;
@@ -108,42 +342,54 @@ TEST(Intake, AgainstAList) {
     for (int step = 0; step < 300; ++step) {
       const std::uint64_t dice = random.next() % 10;
       if (dice < 5) {
-        const Demand demand{
-            .cpu_millis = random.next() % 3000, .memory_bytes = random.next() % 700, .gpu_mask = random.next() % 4};
+        ResourceUse use = devices(random.next() % 4);
+        use.cpu_millis = static_cast<std::int64_t>(random.next() % 3000);
+        use.memory_bytes = static_cast<std::int64_t>(random.next() % 700);
+        if (random.next() % 2 == 0) use.named = {{"licence", static_cast<std::int64_t>(random.next() % 2) + 1}};
         ++next;
-        const Verdict verdict = intake.offer(next, 1, demand);
+        const Verdict verdict = bench.offer(id(next), use, random.next() % 2 == 0);
         ASSERT_EQ(verdict, waiting.size() < 20 ? Verdict::kQueued : Verdict::kFull);
-        if (verdict == Verdict::kQueued) waiting.push_back({next, demand});
+        if (verdict == Verdict::kQueued) {
+          waiting.push_back({next, use});
+        } else {
+          ASSERT_TRUE(bench.end(id(next)));
+        }
       } else if (dice < 8 && !running.empty()) {
         const std::size_t which = random.next() % running.size();
-        intake.end(running[which].task);
+        ASSERT_TRUE(bench.end(id(running[which].task)));
+        if (dice == 7) bench.table.acknowledge(id(running[which].task));
         running.erase(running.begin() + static_cast<std::ptrdiff_t>(which));
       } else if (!waiting.empty()) {
         const std::size_t which = random.next() % waiting.size();
-        ASSERT_TRUE(intake.is_waiting(waiting[which].task));
-        intake.end(waiting[which].task);
+        ASSERT_TRUE(bench.end(id(waiting[which].task)));
         waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(which));
       }
       for (;;) {
-        Demand used;
+        std::int64_t used_cpu = 0;
+        std::int64_t used_memory = 0;
+        std::int64_t used_licences = 0;
+        model::DeviceSet used_devices = 0;
         for (const Row& row : running) {
-          used.cpu_millis += row.demand.cpu_millis;
-          used.memory_bytes += row.demand.memory_bytes;
-          used.gpu_mask |= row.demand.gpu_mask;
+          used_cpu += row.use.cpu_millis;
+          used_memory += row.use.memory_bytes;
+          used_licences += row.use.count_of("licence");
+          used_devices |= row.use.devices;
         }
-        const bool fits = !waiting.empty() && used.cpu_millis + waiting[0].demand.cpu_millis <= 4000 &&
-                          used.memory_bytes + waiting[0].demand.memory_bytes <= 1000 &&
-                          (used.gpu_mask & waiting[0].demand.gpu_mask) == 0;
-        const std::optional<std::uint64_t> started = intake.start_next();
-        ASSERT_EQ(started.has_value(), fits);
+        const bool fits = !waiting.empty() && used_cpu + waiting[0].use.cpu_millis <= 4000 &&
+                          used_memory + waiting[0].use.memory_bytes <= 1000 &&
+                          used_licences + waiting[0].use.count_of("licence") <= 2 &&
+                          (used_devices & waiting[0].use.devices) == 0;
+        const std::uint64_t started = bench.start_next();
+        ASSERT_EQ(started != 0, fits);
         if (!fits) break;
-        ASSERT_EQ(*started, waiting[0].task);
+        ASSERT_EQ(started, waiting[0].task);
         running.push_back(waiting[0]);
         waiting.erase(waiting.begin());
       }
-      intake.check_invariants();
-      ASSERT_EQ(intake.waiting(), waiting.size());
-      ASSERT_EQ(intake.running(), running.size());
+      (void)bench.table.choose_stand_by();
+      bench.table.check_invariants();
+      ASSERT_EQ(bench.table.waiting(), waiting.size());
+      ASSERT_EQ(bench.table.running(), running.size());
     }
   }
 }

@@ -1,4 +1,4 @@
-// Tasks that an earlier success stands for, and output that is streamed: rota::Worker as a host sees it.
+// Results that are kept and used again, and output that is streamed: rota::Worker as a host sees it.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -41,94 +41,100 @@ class Folder {
   std::string path_;
 };
 
-Assign named(Assign assign, const std::string& spec) {
-  assign.spec = spec;
-  assign.workflow = "w";
-  assign.stage = "s";
-  assign.name = "s";
+Assign with_cache(Assign assign, const std::string& directory) {
+  assign.spec.cache = model::CacheSpec{.files = {"in"}, .directory = directory};
+  assign.identity = {.workflow = "w", .stage = "s", .name = "s"};
   return assign;
 }
 
 // The log lines and the final report.
 struct Told {
   std::string logs;
-  Report end;
+  AttemptOutcome end;
 };
 Told run(Host& host, const Assign& assign) {
   host.send(assign);
   Told told;
   for (;;) {
-    told.end = host.next();
-    if (told.end.kind == ReportKind::kLog) told.logs += told.end.text + "\n";
-    if (told.end.task == 0 || is_final(told.end.kind)) return told;
+    const Report report = host.next();
+    if (kind_of(report) == "log") told.logs += text_of(report) + "\n";
+    if (report.is_final()) told.end = outcome_of(report);
+    if (report.id.task.is_none() || report.is_final()) return told;
   }
 }
 
-// Contract: C-1. A command whose success is kept is not run again, in another life of the worker either; why it runs is
-// told when it begins and when it has ended. A failure, a cancellation and a worker without a cache keep nothing.
-TEST(WorkerCache, Commands) {
+// Contract: C-1. A program whose result is kept is not run again, in a later life of the worker either. The reason for
+// a run is reported when it begins and when it has ended. A failure, a cancellation and a worker without a cache keep
+// nothing.
+TEST(WorkerCache, Programs) {
   const Folder folder;
   folder.write("in", "1");
-  WorkerOptions options = with_commands();
+  WorkerOptions options = with_programs();
   options.cache_directory = folder / "cache";
-  const auto spec = [&](const std::string& run) {
-    return "{\"run\":\"" + run + "\",\"dir\":\"" + (folder / "") + "\",\"cache\":{\"files\":[\"in\"]}}";
+  const auto cached = [&](std::uint64_t task, const std::string& script) {
+    Assign assign = with_cache(program_task(task, script), "");
+    assign.spec.program->directory = folder / "";
+    return assign;
   };
-  const std::string counts = spec("echo ran >> count; wc -l < count");
+  const std::string counts = "echo ran >> count; wc -l < count";
   const auto in_a_life = [&](const std::function<void(Host&)>& body) {
     in_runtime([&] { with_worker(options, [](Worker&) {}, [&](Host& host, Worker&) { body(host); }); });
   };
   in_a_life([&](Host& host) {
-    const Told first = run(host, named(command_task(1, ""), counts));
+    const Told first = run(host, cached(1, counts));
     EXPECT_EQ(first.logs, "runs: no earlier success\n");
-    EXPECT_EQ(first.end.json, "1");
-    EXPECT_FALSE(first.end.cached);
-    EXPECT_EQ(first.end.note, "runs: no earlier success");
-    const Told second = run(host, named(command_task(2, ""), counts));
+    EXPECT_EQ(first.end.result, "1");
+    EXPECT_FALSE(first.end.reused);
+    EXPECT_EQ(first.end.cache_note, "runs: no earlier success");
+    const Told second = run(host, cached(2, counts));
     EXPECT_EQ(second.logs, "");
-    EXPECT_EQ(second.end.kind, ReportKind::kSucceeded);
-    EXPECT_EQ(second.end.json, "1");
-    EXPECT_TRUE(second.end.cached);
-    EXPECT_TRUE(second.end.note.starts_with("command, inputs, environment and 1 file are unchanged since "));
+    EXPECT_EQ(second.end.end, AttemptEnd::kSucceeded);
+    EXPECT_EQ(second.end.result, "1");
+    EXPECT_TRUE(second.end.reused);
+    EXPECT_GE(second.end.started_ns, first.end.ended_ns) << "a task whose result was used again has its times";
+    EXPECT_LE(second.end.started_ns, second.end.ended_ns);
+    EXPECT_TRUE(second.end.cache_note.starts_with("program, inputs, environment and 1 file are unchanged since "));
     EXPECT_EQ(second.end.log_path, "");
   });
   in_a_life([&](Host& host) {
-    EXPECT_TRUE(run(host, named(command_task(1, ""), counts)).end.cached);
+    EXPECT_TRUE(run(host, cached(1, counts)).end.reused);
     folder.write("in", "2");
-    const Told changed = run(host, named(command_task(2, ""), counts));
-    EXPECT_EQ(changed.end.note, "runs: the file in changed");
-    EXPECT_EQ(changed.end.json, "2");
-    const std::string fails = spec("echo ran >> count; exit 3");
-    EXPECT_EQ(run(host, named(command_task(3, ""), fails)).end.note, "runs: the command changed");
-    EXPECT_EQ(run(host, named(command_task(4, ""), fails)).end.kind, ReportKind::kFailed);
+    const Told changed = run(host, cached(2, counts));
+    EXPECT_EQ(changed.end.cache_note, "runs: the file in changed");
+    EXPECT_EQ(changed.end.result, "2");
+    const std::string fails = "echo ran >> count; exit 3";
+    EXPECT_EQ(run(host, cached(3, fails)).end.cache_note, "runs: the program changed");
+    EXPECT_EQ(run(host, cached(4, fails)).end.end, AttemptEnd::kFailed);
     // Cancelled while it runs.
-    host.send(named(command_task(5, ""), spec("echo log up >&3; sleep 1000")));
-    while (host.next().text != "up") {
+    host.send(cached(5, "echo log up >&3; sleep 1000"));
+    while (text_of(host.next()) != "up") {
     }
-    host.send(Stop{.task = 5, .attempt = 1, .term = 1});
-    EXPECT_EQ(host.final(5).kind, ReportKind::kCancelled);
-    EXPECT_TRUE(run(host, named(command_task(6, ""), counts)).end.cached);
+    host.send(control(5));
+    EXPECT_EQ(host.final(5).end, AttemptEnd::kCancelled);
+    EXPECT_TRUE(run(host, cached(6, counts)).end.reused);
     EXPECT_EQ(folder.read("count"), "ran\nran\nran\nran\n");
   });
   options.cache_reuse = false;
   in_a_life([&](Host& host) {
-    EXPECT_EQ(run(host, named(command_task(1, ""), counts)).end.note, "runs: earlier results are not to be used");
-    EXPECT_EQ(run(host, named(command_task(2, ""), counts)).end.json, "6");
+    EXPECT_EQ(run(host, cached(1, counts)).end.cache_note, "runs: the worker was told not to use kept results");
+    EXPECT_EQ(run(host, cached(2, counts)).end.result, "6");
   });
   options.cache_directory.clear();
   in_a_life([&](Host& host) {
-    EXPECT_EQ(run(host, named(command_task(1, ""), counts)).end.note, "runs: this worker keeps no results");
+    EXPECT_EQ(run(host, cached(1, counts)).end.cache_note, "runs: this worker keeps no results");
   });
 }
 
-// Contract: C-1. Handlers likewise; merged tasks never, whatever they say.
+// Contract: C-1. The same for handlers; results of merged tasks are never kept.
 TEST(WorkerCache, Handlers) {
   in_virtual_time([] {
     const Folder folder;
     folder.write("in", "1");
     WorkerOptions options = handlers_only();
     options.cache_directory = folder / "cache";
-    const std::string spec = "{\"inputs\":{\"n\":1},\"cache\":{\"files\":[\"in\"],\"dir\":\"" + (folder / "") + "\"}}";
+    const auto cached = [&](std::uint64_t task) {
+      return with_cache(handler_task(task, "count", R"({"n":1})"), folder / "");
+    };
     int runs = 0;
     with_worker(
         options,
@@ -136,33 +142,33 @@ TEST(WorkerCache, Handlers) {
           ASSERT_TRUE(worker.handle("count", [&](TaskContext&) { return "[" + std::to_string(++runs) + "]"; }).ok());
         },
         [&](Host& host, Worker&) {
-          EXPECT_EQ(run(host, named(handler_task(1, "count"), spec)).end.json, "[1]");
-          const Told again = run(host, named(handler_task(2, "count"), spec));
-          EXPECT_TRUE(again.end.cached);
-          EXPECT_EQ(again.end.json, "[1]");
-          Assign merged = named(handler_task(3, "count"), spec);
-          merged.children = {{3, 1, "1"}};
-          EXPECT_FALSE(run(host, merged).end.cached);
+          EXPECT_EQ(run(host, cached(1)).end.result, "[1]");
+          const Told again = run(host, cached(2));
+          EXPECT_TRUE(again.end.reused);
+          EXPECT_EQ(again.end.result, "[1]");
+          Assign merged = cached(3);
+          merged.merged = {{.id = merged.id, .inputs = "1"}};
+          EXPECT_FALSE(run(host, merged).end.reused);
           EXPECT_EQ(runs, 2);
         });
   });
 }
 
-// Contract: U-1. A life has one number, told with every registration; another life has another.
+// Contract: U-1. A life of a worker has one number, sent with every registration; another life has another number.
 TEST(WorkerIncarnation, IsOfItsLife) {
-  std::vector<std::uint64_t> numbers;
+  std::vector<model::Incarnation> numbers;
   for (int life = 0; life < 4; ++life) {
     in_virtual_time([&] {
       WorkerOptions options = handlers_only();
-      if (life == 3) options.incarnation = 42;
+      if (life == 3) options.incarnation = model::Incarnation(42);
       with_worker(
           options, [](Worker& worker) { ASSERT_TRUE(worker.handle("h", [](TaskContext&) { return "1"; }).ok()); },
           [&](Host& host, Worker&) {
             host.send(handler_task(1, "h"));
             host.final(1);
             ASSERT_FALSE(host.hellos.empty());
-            for (const bus::Register& hello : host.hellos) {
-              EXPECT_NE(hello.incarnation, 0U);
+            for (const model::Register& hello : host.hellos) {
+              EXPECT_FALSE(hello.incarnation.is_none());
               EXPECT_EQ(hello.incarnation, host.hellos.front().incarnation);
             }
             numbers.push_back(host.hellos.front().incarnation);
@@ -170,24 +176,25 @@ TEST(WorkerIncarnation, IsOfItsLife) {
     });
   }
   // in_virtual_time() runs a body under several seeds.
-  EXPECT_EQ(std::set<std::uint64_t>(numbers.begin(), numbers.end()).size(),
-            numbers.size() - static_cast<std::size_t>(std::count(numbers.begin(), numbers.end(), 42U)) + 1);
-  EXPECT_EQ(numbers.back(), 42U);
+  const model::Incarnation given(42);
+  EXPECT_EQ(std::set<model::Incarnation>(numbers.begin(), numbers.end()).size(),
+            numbers.size() - static_cast<std::size_t>(std::count(numbers.begin(), numbers.end(), given)) + 1);
+  EXPECT_EQ(numbers.back(), given);
 }
 
-// Contract: U-2. What a command writes is streamed while it runs, if somebody wants it: all of it, in order, each byte
-// with its stream; else nothing is.
+// Contract: U-2. The output of a program is streamed while it runs if the worker was told to: all of it, in order, each
+// byte with its stream. Otherwise nothing is streamed.
 TEST(WorkerOutput, IsStreamed) {
   for (const bool wanted : {true, false}) {
     const Folder folder;
-    WorkerOptions options = with_commands();
+    WorkerOptions options = with_programs();
     options.stream_output = wanted;
     in_runtime([&] {
       with_worker(
           options, [](Worker&) {},
           [&](Host& host, Worker&) {
-            // It ends only after its first words have come.
-            host.send(command_task(1, "echo first; echo oh >&2; while [ ! -e " + (folder / "go") +
+            // The program ends only after its first output has arrived.
+            host.send(program_task(1, "echo first; echo oh >&2; while [ ! -e " + (folder / "go") +
                                           " ]; do sleep 0.01; done; seq 1 30000; printf last"));
             if (!wanted) folder.write("go", "");
             std::string out;
@@ -195,15 +202,15 @@ TEST(WorkerOutput, IsStreamed) {
             Report report;
             do {
               report = host.next();
-              if (report.kind == ReportKind::kOutput) {
+              if (const auto* output = std::get_if<model::Output>(&report.body)) {
                 EXPECT_TRUE(wanted);
-                EXPECT_EQ(report.dropped_bytes, 0U);
-                EXPECT_LE(report.text.size(), 64U * 1024);
-                (report.from_stderr ? err : out) += report.text;
+                EXPECT_EQ(output->dropped_bytes, 0U);
+                EXPECT_LE(output->bytes.size(), 64U * 1024);
+                (output->from_stderr ? err : out) += output->bytes;
               }
               if (wanted && !out.empty() && !err.empty()) folder.write("go", "");
-            } while (!is_final(report.kind));
-            EXPECT_EQ(report.json, "\"last\"");
+            } while (!report.is_final());
+            EXPECT_EQ(outcome_of(report).result, "\"last\"");
             if (!wanted) return;
             EXPECT_EQ(err, "oh\n");
             EXPECT_TRUE(out.starts_with("first\n1\n2\n"));
@@ -213,23 +220,26 @@ TEST(WorkerOutput, IsStreamed) {
   }
 }
 
-// Contract: U-2. One that prints without end is streamed within a bound, and what is missing is counted.
+// Contract: U-2. The output of a program that prints without end is streamed at a bounded rate, and dropped bytes are
+// counted.
 TEST(WorkerOutput, IsBounded) {
-  WorkerOptions options = with_commands();
+  WorkerOptions options = with_programs();
   options.stream_output = true;
   in_runtime([&] {
     with_worker(
         options, [](Worker&) {},
         [](Host& host, Worker&) {
-          host.send(command_task(1, "yes | head -c 30000000"));
+          host.send(program_task(1, "yes | head -c 30000000"));
           std::uint64_t told = 0;
           std::uint64_t dropped = 0;
           Report report;
           do {
             report = host.next();
-            told += report.kind == ReportKind::kOutput ? report.text.size() : 0;
-            dropped += report.dropped_bytes;
-          } while (!is_final(report.kind));
+            if (const auto* output = std::get_if<model::Output>(&report.body)) {
+              told += output->bytes.size();
+              dropped += output->dropped_bytes;
+            }
+          } while (!report.is_final());
           EXPECT_EQ(told + dropped, 30'000'000U);
           EXPECT_GT(dropped, 0U);
         });

@@ -1,14 +1,17 @@
-// The worker against a host that a test plays: over the local bus, handlers mostly in virtual time, commands for real.
+// The worker against a host that a test plays, over the local bus. Handlers run mostly in virtual time, programs as
+// real processes.
 #include "rota/worker.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "bus/local.h"
 #include "fiber/testing.h"
 #include "rota/fiber.h"
+#include "worker/machine.h"
 #include "worker/process_testing.h"
 #include "worker/worker_testing.h"
 
@@ -19,7 +22,8 @@ using namespace worker::testing;
 using fiber::in_all_modes;
 using fiber::in_virtual_time;
 
-// Contract: U-2, U-5. It registers what it has, runs a handler with its inputs, and tells all that the handler says.
+// Contract: U-2, U-5. A worker registers its specification, runs a handler with its inputs, and sends every report of
+// the handler.
 TEST(Worker, RunsAHandler) {
   in_all_modes([] {
     with_worker(
@@ -28,8 +32,8 @@ TEST(Worker, RunsAHandler) {
           ASSERT_TRUE(worker
                           .handle("add",
                                   [](TaskContext& task) -> std::string {
-                                    EXPECT_EQ(task.task(), 7U);
-                                    EXPECT_EQ(task.attempt(), 1U);
+                                    EXPECT_EQ(task.task(), TaskId(7));
+                                    EXPECT_EQ(task.attempt(), AttemptNumber(1));
                                     EXPECT_EQ(task.stop_reason(), StopReason::kNone);
                                     EXPECT_FALSE(task.cancel_token().is_cancelled());
                                     task.progress(12.34, "begun");
@@ -46,28 +50,29 @@ TEST(Worker, RunsAHandler) {
           host.send(handler_task(7, "add", "[1, 2]"));
           EXPECT_EQ(host.next_text(), "7 started");
           ASSERT_EQ(host.hellos.size(), 1U);
-          EXPECT_EQ(host.hellos[0].cpu_millis, 2000U);
-          EXPECT_EQ(host.hellos[0].memory_bytes, kGiB);
-          EXPECT_EQ(host.hellos[0].gpus, 2U);
-          EXPECT_EQ(host.hellos[0].types, std::vector<std::string>{"add"});
-          EXPECT_FALSE(host.hellos[0].commands);
+          const model::WorkerSpec& spec = host.hellos[0].worker;
+          EXPECT_EQ(spec.name, "w");
+          EXPECT_EQ(spec.resources, handlers_only().spec.resources);
+          EXPECT_EQ(spec.handlers, std::vector<std::string>{"add"});
+          EXPECT_FALSE(spec.programs);
           EXPECT_EQ(host.next_text(), "7 progress 123 begun");
           EXPECT_EQ(host.next_text(), "7 checkpoint {\"step\": 1}");
           EXPECT_EQ(host.next_text(), "7 log hello");
-          EXPECT_EQ(host.next_text(), "7 cache model m1");
+          EXPECT_EQ(host.next_text(), "7 cached model:m1");
           std::string last;
-          std::string next = host.next_text();  // One or two more of progress: that depends on the time.
+          std::string next = host.next_text();  // How many progress reports follow depends on the time.
           while (next.starts_with("7 progress")) {
             last = next;
             next = host.next_text();
           }
           EXPECT_EQ(last, "7 progress 1000 over");
-          EXPECT_EQ(next, "7 succeeded {\"got\": [1,2]}");
+          EXPECT_EQ(next, "7 succeeded {\"got\": [1, 2]}");
         });
   });
 }
 
-// Contract: U-5. What a handler throws, returns that is no JSON, or that is not there, is a failure that says so.
+// Contract: U-5. A handler that throws, a result that is not JSON, and a missing handler are failures with a message
+// that says why.
 TEST(Worker, HandlerFailures) {
   in_all_modes([] {
     with_worker(
@@ -91,31 +96,40 @@ TEST(Worker, HandlerFailures) {
         [](Host& host, Worker&) {
           const auto failed = [&](const Assign& assign, const std::string& part) {
             host.send(assign);
-            const Report report = host.final(assign.task);
-            EXPECT_EQ(report.kind, ReportKind::kFailed);
-            EXPECT_NE(report.text.find(part), std::string::npos) << report.text;
+            const AttemptOutcome outcome = host.final(assign.id.task.value());
+            EXPECT_EQ(outcome.end, AttemptEnd::kFailed);
+            EXPECT_NE(outcome.message.find(part), std::string::npos) << outcome.message;
           };
           failed(handler_task(1, "throws"), "no luck");
-          failed(handler_task(2, "odd"), "no std::exception");
+          failed(handler_task(2, "odd"), "not a std::exception");
           failed(handler_task(3, "text"), "the handler's result: not valid JSON");
           failed(handler_task(4, "bad-checkpoint"), "a checkpoint: not valid JSON");
           failed(handler_task(5, "thorws"), "no handler for 'thorws'; did you mean 'throws'?");
-          failed(command_task(6, "true"), "runs handlers, no commands");
+          failed(program_task(6, "true"), "runs handlers only, not programs");
           Assign bad = handler_task(7, "text");
-          bad.spec = "{\"inptus\": 1}";
-          failed(bad, "the task's specification: unknown member inptus; did you mean 'inputs'?");
+          bad.spec.inputs = "{";
+          failed(bad, "the task's specification: inputs: not valid JSON: byte 1");
           Assign large = handler_task(8, "text");
-          large.cpu_millis = 2001;
-          failed(large, "this worker has 2000");
+          large.resources.cpu_millis = 2001;
+          failed(large, "the task needs cpu 2.001; this worker has only cpu 2, memory 1 GiB, gpu 2");
           large = handler_task(9, "text");
-          large.gpu_mask = 4;
-          failed(large, "2 devices");
+          large.resources.gpus = 1;
+          large.resources.devices = 4;
+          failed(large, "gpu 2");
+          large = handler_task(10, "text");
+          large.resources.named = {{"licence", 1}};
+          failed(large, "the task needs cpu 1, licence 1; this worker has only cpu 2");
+          Assign merged = handler_task(11, "text");
+          merged.merged = {{.id = first_attempt(12), .inputs = "1"}};
+          host.send(merged);
+          EXPECT_NE(host.final(11).message.find("does not begin with the task itself"), std::string::npos);
+          EXPECT_EQ(host.final(12).end, AttemptEnd::kFailed);
         });
   });
 }
 
-// Contract: U-5. Cancel wakes a handler that waits; it can still save a checkpoint; preempting says so. A handler that
-// succeeds nevertheless has succeeded.
+// Contract: U-5. Cancelling wakes a handler that waits; it can still save a checkpoint; a preemption is reported as
+// such. A handler that returns a result although it was cancelled has succeeded.
 TEST(Worker, StopsAHandler) {
   in_all_modes([] {
     with_worker(
@@ -140,24 +154,23 @@ TEST(Worker, StopsAHandler) {
                           .ok());
         },
         [](Host& host, Worker&) {
-          const auto stop = [&](std::uint64_t task, StopKind kind, const char* inputs) {
+          const auto stop = [&](std::uint64_t task, AttemptAction action, const char* inputs) {
             host.send(handler_task(task, "wait", inputs));
-            while (host.next().kind != ReportKind::kLog) {
-            }
-            host.send(Stop{.task = task, .attempt = 1, .term = 1, .kind = kind});
-            EXPECT_EQ(host.next().json, "{\"saved\": true}");
+            host.until("log");
+            host.send(control(task, action));
+            EXPECT_EQ(text_of(host.next()), "{\"saved\": true}");
             return host.final(task);
           };
-          EXPECT_EQ(stop(1, StopKind::kCancel, "0").kind, ReportKind::kCancelled);
-          EXPECT_EQ(stop(2, StopKind::kPreempt, "0").kind, ReportKind::kPreempted);
-          const Report anyway = stop(3, StopKind::kCancel, "1");
-          EXPECT_EQ(anyway.kind, ReportKind::kSucceeded);
-          EXPECT_EQ(anyway.json, "\"done anyway\"");
+          EXPECT_EQ(stop(1, AttemptAction::kCancel, "0").end, AttemptEnd::kCancelled);
+          EXPECT_EQ(stop(2, AttemptAction::kPreempt, "0").end, AttemptEnd::kPreempted);
+          const AttemptOutcome anyway = stop(3, AttemptAction::kCancel, "1");
+          EXPECT_EQ(anyway.end, AttemptEnd::kSucceeded);
+          EXPECT_EQ(anyway.result, "\"done anyway\"");
         });
   });
 }
 
-// Contract: U-5. Paused, a handler stops at its next word; resumed, it goes on; a time limit ends it.
+// Contract: U-5. A paused handler stops at its next report and continues when it is resumed; a time limit ends it.
 TEST(Worker, PausesAndLimitsAHandler) {
   in_virtual_time([] {
     with_worker(
@@ -179,19 +192,20 @@ TEST(Worker, PausesAndLimitsAHandler) {
           host.send(handler_task(1, "tick"));
           EXPECT_EQ(host.next_text(), "1 started");
           EXPECT_EQ(host.next_text(), "1 log 1");
-          host.send(Stop{.task = 1, .attempt = 1, .term = 1, .kind = StopKind::kPause});
+          host.send(control(1, AttemptAction::kPause));
           const std::chrono::nanoseconds paused_at = fiber::now();
           ASSERT_TRUE(fiber::sleep_for(60s).ok());
-          host.send(Stop{.task = 1, .attempt = 1, .term = 1, .kind = StopKind::kResume});
+          host.send(control(1, AttemptAction::kResume));
           EXPECT_EQ(host.next_text(), "1 log 2");
           EXPECT_GE(fiber::now() - paused_at, 60s);
-          EXPECT_EQ(host.final(1).json, "10");
+          EXPECT_EQ(host.final(1).result, "10");
           Assign limited = handler_task(2, "tick");
-          limited.spec = "{\"timeout_ms\": 3500}";
+          limited.spec.timeout_ms = 3500;
           host.send(limited);
-          const Report late = host.final(2);
-          EXPECT_EQ(late.kind, ReportKind::kFailed);
-          EXPECT_EQ(late.text, "ran longer than its limit of 3s500ms");
+          const AttemptOutcome late = host.final(2);
+          EXPECT_EQ(late.end, AttemptEnd::kFailed);
+          EXPECT_EQ(late.failure, model::FailureKind::kTimeout);
+          EXPECT_EQ(late.message, "ran longer than its limit of 3s500ms");
         });
   });
 }
@@ -215,9 +229,9 @@ TEST(Worker, StrictOrderWithinResources) {
           Assign small = handler_task(1, "sleep");
           host.send(small);
           Assign large = handler_task(2, "sleep");
-          large.cpu_millis = 2000;
+          large.resources.cpu_millis = 2000;
           host.send(large);
-          small.task = 3;
+          small.id = first_attempt(3);
           host.send(small);
           EXPECT_EQ(host.next_text(), "1 started");
           EXPECT_EQ(host.next_text(), "1 succeeded 0");
@@ -225,22 +239,22 @@ TEST(Worker, StrictOrderWithinResources) {
           EXPECT_EQ(host.next_text(), "2 succeeded 0");
           EXPECT_EQ(host.next_text(), "3 started");
           EXPECT_EQ(host.next_text(), "3 succeeded 0");
-          // Cancelled in the queue: it never starts, and the one behind it does.
+          // A task that is cancelled in the queue never starts, and the task behind it does.
           host.send(handler_task(4, "sleep"));
           EXPECT_EQ(host.next_text(), "4 started");
-          large.task = 5;
+          large.id = first_attempt(5);
           host.send(large);
-          small.task = 6;
+          small.id = first_attempt(6);
           host.send(small);
-          host.send(Stop{.task = 5, .attempt = 1, .term = 1, .kind = StopKind::kCancel});
-          EXPECT_EQ(host.next_text(), "5 cancelled before it began");
+          host.send(control(5, AttemptAction::kCancel));
+          EXPECT_EQ(host.next_text(), "5 cancelled before it started");
           EXPECT_EQ(host.next_text(), "6 started");
-          EXPECT_EQ(host.final(6).kind, ReportKind::kSucceeded);
+          EXPECT_EQ(host.final(6).end, AttemptEnd::kSucceeded);
         });
   });
 }
 
-// Contract: U-1. Messages that come twice, late, or from an older leader change nothing.
+// Contract: U-1. Messages that arrive twice, late, or from an older leader change nothing.
 TEST(Worker, IgnoresWhatIsNoNews) {
   in_virtual_time([] {
     int runs = 0;
@@ -253,52 +267,53 @@ TEST(Worker, IgnoresWhatIsNoNews) {
                                     ++runs;
                                     if (!fiber::sleep_for(1s).ok())
                                       throw fiber::Cancelled(fiber::CancelReason::kExplicit);
-                                    return std::to_string(task.attempt());
+                                    return task.attempt().to_string();
                                   })
                           .ok());
         },
         [&](Host& host, Worker&) {
           Assign assign = handler_task(1, "count");
-          assign.attempt = 2;
-          assign.term = 5;
+          assign.id.attempt = AttemptNumber(2);
+          assign.term = Term(5);
           host.send(assign);
           host.send(assign);  // Twice.
           Assign stale = assign;
-          stale.attempt = 1;
+          stale.id.attempt = AttemptNumber(1);
           host.send(stale);
           Assign deposed = handler_task(2, "count");
-          deposed.term = 4;
+          deposed.term = Term(4);
           host.send(deposed);
-          host.send(Stop{.task = 1, .attempt = 2, .term = 4, .kind = StopKind::kCancel});
-          host.send(Stop{.task = 1, .attempt = 1, .term = 5, .kind = StopKind::kCancel});
-          host.send(Stop{.task = 9, .attempt = 1, .term = 5, .kind = StopKind::kCancel});
+          host.send(ControlAttempt{.id = assign.id, .term = Term(4)});
+          host.send(ControlAttempt{.id = stale.id, .term = Term(5)});
+          host.send(ControlAttempt{.id = first_attempt(9), .term = Term(5)});
           EXPECT_EQ(host.next_text(), "1 started");
           EXPECT_EQ(host.next_text(), "1 succeeded 2");
           EXPECT_EQ(runs, 1);
           // A new leader takes a running attempt over: its reports are then under the new term.
-          assign.attempt = 3;
+          assign.id.attempt = AttemptNumber(3);
           host.send(assign);
           EXPECT_EQ(host.next_text(), "1 started");
-          assign.term = 6;
+          assign.term = Term(6);
           host.send(assign);
-          const Report report = host.final(1);
-          EXPECT_EQ(report.term, 6U);
-          EXPECT_EQ(report.attempt, 3U);
+          const Report report = host.final_report(1);
+          EXPECT_EQ(report.term, Term(6));
+          EXPECT_EQ(report.id.attempt, AttemptNumber(3));
           EXPECT_EQ(runs, 2);
-          // A newer attempt of a task that still runs: the older is stopped and says no more; the newer runs.
-          assign.attempt = 4;
+          // A newer attempt of a task that still runs: the older attempt is stopped and not reported; the newer one
+          // runs.
+          assign.id.attempt = AttemptNumber(4);
           host.send(assign);
           EXPECT_EQ(host.next_text(), "1 started");
-          assign.attempt = 5;
+          assign.id.attempt = AttemptNumber(5);
           host.send(assign);
           EXPECT_EQ(host.next_text(), "1 started");
           EXPECT_EQ(host.next_text(), "1 succeeded 5");
-          EXPECT_GE(runs, 3);  // The older may have been stopped before its first instruction.
+          EXPECT_GE(runs, 3);  // The older attempt may have been stopped before it called the handler.
         });
   });
 }
 
-// Contract: U-1, U-4. A final report that nobody acknowledges is sent again, until somebody does.
+// Contract: U-1, U-4. A final report is sent again until it is acknowledged.
 TEST(Worker, FinalReportsUntilAcknowledged) {
   in_virtual_time([] {
     with_worker(
@@ -311,7 +326,7 @@ TEST(Worker, FinalReportsUntilAcknowledged) {
           const std::chrono::nanoseconds start = fiber::now();
           for (int i = 0; i < 3; ++i) EXPECT_EQ(host.next_text(), "1 succeeded 1");
           EXPECT_GE(fiber::now() - start, 10s);
-          // The host asks again, because it has forgotten: the same end, and no second run.
+          // The host assigns the same attempt again: the worker sends the same report and does not run it again.
           host.send(handler_task(1, "one"));
           EXPECT_EQ(host.next_text(), "1 succeeded 1");
           host.acknowledging = true;
@@ -325,7 +340,7 @@ TEST(Worker, FinalReportsUntilAcknowledged) {
   });
 }
 
-// A bus that can be cut.
+// A bus that can be made unavailable.
 class Cut : public bus::WorkerEnd {
  public:
   explicit Cut(bus::WorkerEnd& end) : end_(end) {}
@@ -334,7 +349,7 @@ class Cut : public bus::WorkerEnd {
     return end_.receive(std::min<std::chrono::nanoseconds>(limit, 10ms));
   }
   Result<void> acknowledge(std::uint64_t id) override { return away ? ErrorCode::kUnavailable : end_.acknowledge(id); }
-  Result<void> send(bus::FromWorker message) override {
+  Result<void> send(model::FromWorker message) override {
     return away ? ErrorCode::kUnavailable : end_.send(std::move(message));
   }
   bool away = false;
@@ -343,8 +358,8 @@ class Cut : public bus::WorkerEnd {
   bus::WorkerEnd& end_;
 };
 
-// Contract: U-4. A worker that loses the bus finishes what it runs and reports it when the bus is back, with a new
-// registration that says what it holds.
+// Contract: U-4. A worker that loses the bus finishes its tasks and reports them when the bus is back, after a new
+// registration with the attempts that it holds.
 TEST(Worker, LosesTheBusAndReportsLater) {
   in_virtual_time([] {
     bus::LocalBus bus;
@@ -372,13 +387,13 @@ TEST(Worker, LosesTheBusAndReportsLater) {
       EXPECT_EQ(host.next_text(), "1 succeeded 1");
       ASSERT_EQ(host.hellos.size(), 2U);
       ASSERT_EQ(host.hellos[1].held.size(), 1U);
-      EXPECT_EQ(host.hellos[1].held[0].task, 1U);
+      EXPECT_EQ(host.hellos[1].held[0], first_attempt(1));
       worker.stop();
     });
   });
 }
 
-// Contract: U-2. Merged tasks: one run, an array of results, a report for each.
+// Contract: U-2. Merged tasks: one run, an array of results, one report per task.
 TEST(Worker, MergedTasks) {
   in_all_modes([] {
     with_worker(
@@ -395,25 +410,25 @@ TEST(Worker, MergedTasks) {
         },
         [](Host& host, Worker&) {
           Assign merged = handler_task(10, "batch");
-          merged.children = {{.task = 11, .attempt = 1, .inputs = "1"},
-                             {.task = 12, .attempt = 3, .inputs = "{\"x\":2}"}};
+          const AttemptId other{TaskId(12), AttemptNumber(3)};
+          merged.merged = {{.id = merged.id, .inputs = "1"}, {.id = other, .inputs = "{\"x\":2}"}};
           host.send(merged);
           EXPECT_EQ(host.next_text(), "10 started");
-          EXPECT_EQ(host.next_text(), "11 succeeded 1");
+          EXPECT_EQ(host.next_text(), "10 succeeded 1");
           const Report second = host.next();
-          EXPECT_EQ(second.task, 12U);
-          EXPECT_EQ(second.attempt, 3U);
-          EXPECT_EQ(second.json, "{\"x\":2}");
-          EXPECT_EQ(host.next_text(), "10 succeeded [1,{\"x\":2}]");
-          merged.task = 20;
-          merged.type = "short";
+          EXPECT_EQ(second.id, other);
+          EXPECT_EQ(outcome_of(second).result, "{\"x\":2}");
+          merged.id = merged.merged[0].id = first_attempt(20);
+          merged.merged[1].id = first_attempt(21);
+          merged.spec.type = "short";
           host.send(merged);
-          EXPECT_EQ(host.final(20).kind, ReportKind::kFailed);
+          EXPECT_EQ(host.final(20).end, AttemptEnd::kFailed);
+          EXPECT_EQ(host.final(21).end, AttemptEnd::kFailed);
         });
   });
 }
 
-// Contract: U-2. stop() gives back what waits and lets end what runs; a closed bus does the same.
+// Contract: U-2. stop() gives back tasks that wait and lets running tasks end; closing the bus does the same.
 TEST(Worker, Stops) {
   in_virtual_time([] {
     for (const bool close : {false, true}) {
@@ -442,8 +457,9 @@ TEST(Worker, Stops) {
           bus.close();
         } else {
           worker.stop();
-          EXPECT_EQ(host.next_text(), "3 preempted the worker stops");
-          EXPECT_EQ(host.final(2).kind, ReportKind::kSucceeded);
+          EXPECT_EQ(host.next_text(), "3 preempted the worker is leaving");
+          EXPECT_EQ(host.leaves, 1) << "it leaves before it gives tasks back";
+          EXPECT_EQ(host.final(2).end, AttemptEnd::kSucceeded);
         }
       });
       EXPECT_EQ(ended, 2);
@@ -476,8 +492,7 @@ TEST(Worker, Cancelled) {
       auto running = n.spawn([&] { return worker.run(*end).code(); });
       Host host(bus, "w");
       host.send(handler_task(1, "wait"));
-      while (host.next().kind != ReportKind::kLog) {
-      }
+      host.until("log");
       running.cancel();
       running.wait();
     });
@@ -485,19 +500,19 @@ TEST(Worker, Cancelled) {
   });
 }
 
-// Contract: U-4. Cancelled while commands end and others take their places, it ends, and with Cancelled: nothing is
-// started in the midst of it.
+// Contract: U-4. A worker that is cancelled while programs end and others take their places ends with Cancelled, and
+// starts nothing in the meantime.
 TEST(Worker, CancelledInTheMidst) {
   for (int round = 0; round < 5; ++round) {
     in_runtime([] {
       bus::LocalBus bus;
       auto end = bus.connect("w").value();
-      Worker worker(with_commands());
+      Worker worker(with_programs());
       fiber::with_scope([&](fiber::Nursery& n) {
         auto running = n.spawn([&] { return worker.run(*end).code(); });
         Host host(bus, "w");
-        for (std::uint64_t task = 1; task <= 40; ++task) host.send(command_task(task, "true"));
-        for (int ended = 0; ended < 5;) ended += is_final(host.next().kind) ? 1 : 0;
+        for (std::uint64_t task = 1; task <= 40; ++task) host.send(program_task(task, "true"));
+        for (int ended = 0; ended < 5;) ended += host.next().is_final() ? 1 : 0;
         running.cancel();
         EXPECT_EQ(running.get(), ErrorCode::kCancelled);
       });
@@ -505,80 +520,83 @@ TEST(Worker, CancelledInTheMidst) {
   }
 }
 
-// Contract: U-2, U-3. Commands over the bus: result, failure, progress, cancel, devices.
-TEST(Worker, RunsCommands) {
+// Contract: U-2, U-3. Programs over the bus: result, failure, progress, cancel, devices.
+TEST(Worker, RunsPrograms) {
   in_runtime([] {
     with_worker(
-        with_commands(), [](Worker&) {},
+        with_programs(), [](Worker&) {},
         [](Host& host, Worker&) {
-          host.send(command_task(1, "echo progress 50 half >&3; echo words; echo 42"));
+          host.send(program_task(1, "echo progress 50 half >&3; echo words; echo 42"));
           EXPECT_EQ(host.next_text(), "1 started");
           EXPECT_EQ(host.next_text(), "1 progress 500 half");
-          const Report done = host.next();
-          EXPECT_EQ(done.json, "42");
+          const AttemptOutcome done = outcome_of(host.next());
+          EXPECT_EQ(done.result, "42");
           EXPECT_EQ(worker::testing::read_text(done.log_path), "words\n42\n");
-          EXPECT_GT(done.max_rss_bytes, 0U);
+          EXPECT_GT(done.max_rss_bytes, 0);
 
-          host.send(command_task(2, "echo sorry >&2; exit 9"));
-          EXPECT_EQ(host.final(2).text, "exit status 9; its last words: sorry");
+          host.send(program_task(2, "echo sorry >&2; exit 9"));
+          EXPECT_EQ(host.final(2).message, "exit status 9; its last words: sorry");
 
-          Assign missing = command_task(3, "");
-          missing.spec = "{\"run\": [\"rota-no-such-program\"]}";
+          Assign missing = program_task(3, "");
+          missing.spec.program.emplace().arguments = {"rota-no-such-program"};
           host.send(missing);
-          EXPECT_EQ(host.final(3).text.find("could not start: there is no program 'rota-no-such-program' in PATH"), 0U);
+          EXPECT_EQ(host.final(3).message.find("could not start: there is no program 'rota-no-such-program' in PATH"),
+                    0U);
 
-          host.send(command_task(4, "echo log up >&3; sleep 1000"));
-          while (host.next().kind != ReportKind::kLog) {
-          }
-          host.send(Stop{.task = 4, .attempt = 1, .term = 1, .kind = StopKind::kCancel});
-          const Report cancelled = host.final(4);
-          EXPECT_EQ(cancelled.kind, ReportKind::kCancelled);
-          EXPECT_EQ(cancelled.text, "killed by signal 15 (Terminated)");
+          host.send(program_task(4, "echo log up >&3; sleep 1000"));
+          host.until("log");
+          host.send(control(4, AttemptAction::kCancel));
+          const AttemptOutcome cancelled = host.final(4);
+          EXPECT_EQ(cancelled.end, AttemptEnd::kCancelled);
+          EXPECT_EQ(cancelled.message, "killed by signal 15 (Terminated)");
 
-          host.send(command_task(5, "echo log up >&3; sleep 1000"));
-          while (host.next().kind != ReportKind::kLog) {
-          }
-          host.send(Stop{.task = 5, .attempt = 1, .term = 1, .kind = StopKind::kPause});
-          host.send(Stop{.task = 5, .attempt = 1, .term = 1, .kind = StopKind::kPreempt});
-          EXPECT_EQ(host.final(5).kind, ReportKind::kPreempted);
+          host.send(program_task(5, "echo log up >&3; sleep 1000"));
+          host.until("log");
+          host.send(control(5, AttemptAction::kPause));
+          host.send(control(5, AttemptAction::kPreempt));
+          EXPECT_EQ(host.final(5).end, AttemptEnd::kPreempted);
 
-          Assign devices = command_task(6, "echo \\\"[$CUDA_VISIBLE_DEVICES]\\\"");
-          devices.gpu_mask = 3;
+          Assign devices = program_task(6, "echo \"[$CUDA_VISIBLE_DEVICES]\"");
+          devices.resources.gpus = 2;
+          devices.resources.devices = 3;
           host.send(devices);
-          EXPECT_EQ(host.final(6).json, "[0,1]");
-          Assign none = command_task(7, "echo \\\"[$CUDA_VISIBLE_DEVICES]\\\"");
+          EXPECT_EQ(host.final(6).result, "[0,1]");
+          Assign none = program_task(7, "echo \"[$CUDA_VISIBLE_DEVICES]\"");
           host.send(none);
-          EXPECT_EQ(host.final(7).json, "[]");
+          EXPECT_EQ(host.final(7).result, "[]");
         });
   });
 }
 
-// Contract: U-2, U-3. Many commands on few processors: never more at a time than there are processors, whoever starts
-// them, each once, and each said to have started before it is said to have ended.
-TEST(Worker, ManyCommandsWithinResources) {
+// Contract: U-2, U-3. Many programs on few processors: never more at a time than there are processors, whether the
+// worker or a guard starts them; each runs once, and its start is reported before its end.
+TEST(Worker, ManyProgramsWithinResources) {
   constexpr std::uint64_t kTasks = 60;
   const worker::testing::Folder folder;
   const std::string journal = folder / "journal";
   in_runtime([&] {
     with_worker(
-        with_commands(), [](Worker&) {},
+        with_programs(), [](Worker&) {},
         [&](Host& host, Worker&) {
           for (std::uint64_t task = 1; task <= kTasks; ++task) {
-            // Some are wider than those before them, and do not fit in their place.
-            Assign assign = command_task(task, "echo + >> " + journal + "; echo - >> " + journal);
-            assign.cpu_millis = task % 7 == 0 ? 2000 : 1000;
+            // Some tasks hold more than those before them, and do not fit in their place.
+            Assign assign = program_task(task, "echo + >> " + journal + "; echo - >> " + journal);
+            assign.resources.cpu_millis = task % 7 == 0 ? 2000 : 1000;
             host.send(assign);
           }
           std::set<std::uint64_t> started;
           for (std::uint64_t ended = 0; ended < kTasks;) {
             const Report report = host.next();
-            if (report.kind == ReportKind::kStarted) {
-              EXPECT_TRUE(started.insert(report.task).second) << report.task;
+            if (kind_of(report) == "started") {
+              EXPECT_TRUE(started.insert(report.id.task.value()).second) << report.id.task.value();
             }
-            if (!is_final(report.kind)) continue;
+            if (!report.is_final()) continue;
             ++ended;
-            EXPECT_EQ(report.kind, ReportKind::kSucceeded) << report.text;
-            EXPECT_TRUE(started.contains(report.task)) << report.task;
+            const AttemptOutcome& outcome = outcome_of(report);
+            EXPECT_EQ(outcome.end, AttemptEnd::kSucceeded) << outcome.message;
+            EXPECT_TRUE(started.contains(report.id.task.value())) << report.id.task.value();
+            EXPECT_GE(outcome.started_ns, kWall) << "a program that ran has its times, also if it stood by";
+            EXPECT_LT(outcome.started_ns, outcome.ended_ns);
           }
         });
   });
@@ -592,41 +610,43 @@ TEST(Worker, ManyCommandsWithinResources) {
   EXPECT_EQ(total, static_cast<int>(kTasks));
 }
 
-// Contract: U-2, U-3. One that stands by behind a full machine can be cancelled, and is given back when the worker
-// stops; it never runs. One behind those takes its place in line.
+// Contract: U-2, U-3. A task that stands by can be cancelled, and is given back when the worker stops; it never runs. A
+// task behind it takes its place in line.
 TEST(Worker, StopsWhatStandsBy) {
   const worker::testing::Folder folder;
   in_runtime([&] {
-    WorkerOptions options = with_commands();
-    options.hardware = Hardware{.cpu_millis = 1000, .memory_bytes = kGiB};
+    WorkerOptions options = with_programs();
+    options.spec.resources.cpu_millis = 1000;
+    options.spec.resources.gpus.clear();
     with_worker(
         options, [](Worker&) {},
         [&](Host& host, Worker& worker) {
-          host.send(command_task(1, "echo log up >&3; while [ ! -e " + folder / "go" + " ]; do sleep 0.01; done"));
-          while (host.next().kind != ReportKind::kLog) {
-          }
-          host.send(command_task(2, "touch " + folder / "ran2"));
-          host.send(command_task(3, "echo 33"));
-          host.send(Stop{.task = 2, .attempt = 1, .term = 1, .kind = StopKind::kCancel});
-          EXPECT_EQ(host.final(2).kind, ReportKind::kCancelled);
+          host.send(program_task(1, "echo log up >&3; while [ ! -e " + folder / "go" + " ]; do sleep 0.01; done"));
+          host.until("log");
+          host.send(program_task(2, "touch " + folder / "ran2"));
+          host.send(program_task(3, "echo 33"));
+          host.send(control(2, AttemptAction::kCancel));
+          const AttemptOutcome second = host.final(2);
+          EXPECT_EQ(second.end, AttemptEnd::kCancelled);
+          EXPECT_EQ(second.started_ns, 0) << "it never started";
+          EXPECT_EQ(second.ended_ns, 0);
           worker::testing::write_text(folder / "go", "");
-          EXPECT_EQ(host.final(1).kind, ReportKind::kSucceeded);
-          EXPECT_EQ(host.final(3).json, "33");
+          EXPECT_EQ(host.final(1).end, AttemptEnd::kSucceeded);
+          EXPECT_EQ(host.final(3).result, "33");
 
-          host.send(command_task(4, "echo log up >&3; sleep 1000"));
-          while (host.next().kind != ReportKind::kLog) {
-          }
-          host.send(command_task(5, "touch " + folder / "ran5"));
-          host.send(command_task(6, "touch " + folder / "ran6"));
+          host.send(program_task(4, "echo log up >&3; sleep 1000"));
+          host.until("log");
+          host.send(program_task(5, "touch " + folder / "ran5"));
+          host.send(program_task(6, "touch " + folder / "ran6"));
           worker.stop();
           std::set<std::uint64_t> given_back;
           while (given_back.size() < 2) {
             const Report report = host.next();
-            if (report.kind == ReportKind::kPreempted) given_back.insert(report.task);
+            if (kind_of(report) == "preempted") given_back.insert(report.id.task.value());
           }
           EXPECT_EQ(given_back, (std::set<std::uint64_t>{5, 6}));
-          host.send(Stop{.task = 4, .attempt = 1, .term = 1, .kind = StopKind::kCancel});
-          EXPECT_EQ(host.final(4).kind, ReportKind::kCancelled);
+          host.send(control(4, AttemptAction::kCancel));
+          EXPECT_EQ(host.final(4).end, AttemptEnd::kCancelled);
         });
   });
   EXPECT_FALSE(std::filesystem::exists(folder / "ran2"));
@@ -634,43 +654,64 @@ TEST(Worker, StopsWhatStandsBy) {
   EXPECT_FALSE(std::filesystem::exists(folder / "ran6"));
 }
 
-// Contract: U-3. Commands that misbehave do not keep others from running.
-TEST(Worker, MisbehavingCommands) {
+// Contract: U-3. Programs that misbehave do not keep others from running.
+TEST(Worker, MisbehavingPrograms) {
   in_runtime([] {
     with_worker(
-        with_commands(), [](Worker&) {},
+        with_programs(), [](Worker&) {},
         [](Host& host, Worker&) {
-          Assign stubborn = command_task(1, "");
-          stubborn.spec =
-              "{\"run\": \"trap '' TERM; while :; do sleep 1000; done\", \"timeout_ms\": 50, \"grace_ms\": 50}";
+          Assign stubborn = program_task(1, "trap '' TERM; while :; do sleep 1000; done");
+          stubborn.spec.timeout_ms = 50;
+          stubborn.spec.program->grace_ms = 50;
           host.send(stubborn);
-          host.send(command_task(2, "yes | head -c 20000000"));
-          host.send(command_task(3, "(setsid sleep 1000 &) ; sleep 0.05"));
-          host.send(command_task(4, "echo fine"));
-          std::map<std::uint64_t, Report> ends;
+          host.send(program_task(2, "yes | head -c 20000000"));
+          host.send(program_task(3, "(setsid sleep 1000 &) ; sleep 0.05"));
+          host.send(program_task(4, "echo fine"));
+          std::map<std::uint64_t, AttemptOutcome> ends;
           while (ends.size() < 4) {
             const Report report = host.next();
-            if (is_final(report.kind)) ends[report.task] = report;
+            if (report.is_final()) ends[report.id.task.value()] = outcome_of(report);
           }
-          EXPECT_EQ(ends[1].text, "ran longer than its limit of 50ms; it ignored TERM and was killed");
-          EXPECT_EQ(ends[1].cause, bus::FailureCause::kTimeout);
-          EXPECT_EQ(ends[2].json, "\"y\"");
-          EXPECT_EQ(ends[3].kind, ReportKind::kSucceeded);
-          EXPECT_EQ(ends[4].json, "\"fine\"");
+          EXPECT_EQ(ends[1].message, "ran longer than its limit of 50ms; it ignored TERM and was killed");
+          EXPECT_EQ(ends[1].failure, model::FailureKind::kTimeout);
+          EXPECT_EQ(ends[2].result, "\"y\"");
+          EXPECT_EQ(ends[3].end, AttemptEnd::kSucceeded);
+          EXPECT_EQ(ends[4].result, "\"fine\"");
         });
   });
 }
 
-// Contract: U-2. What is detected is what this process may use.
-TEST(Hardware, Detected) {
-  const Hardware hardware = Hardware::detect();
-  EXPECT_GE(hardware.cpu_millis, 1U);
-  EXPECT_LE(hardware.cpu_millis, 1000U * static_cast<unsigned>(::sysconf(_SC_NPROCESSORS_ONLN)));
-  EXPECT_GE(hardware.memory_bytes, 1U << 20);
-  Worker given(handlers_only());
-  EXPECT_EQ(given.hardware().cpu_millis, 2000U);
-  Worker detected(WorkerOptions{});
-  EXPECT_EQ(detected.hardware().cpu_millis, hardware.cpu_millis);
+// Contract: U-2. What is detected is what this process may use; amounts that are given are kept.
+TEST(MachineResources, DetectedOrGiven) {
+  const model::Resources machine = machine_resources();
+  EXPECT_GE(machine.cpu_millis, 1);
+  EXPECT_LE(machine.cpu_millis, 1000 * ::sysconf(_SC_NPROCESSORS_ONLN));
+  EXPECT_GE(machine.memory_bytes, 1 << 20);
+  EXPECT_EQ(Worker(handlers_only()).spec().resources, handlers_only().spec.resources);
+  EXPECT_EQ(Worker(WorkerOptions{}).spec().resources, machine);
+  WorkerOptions half;
+  half.spec.resources.cpu_millis = 500;
+  half.spec.resources.named = {{"licence", 2}};
+  const Worker given(half);
+  EXPECT_EQ(given.spec().resources.cpu_millis, 500);
+  EXPECT_EQ(given.spec().resources.memory_bytes, machine.memory_bytes);
+  EXPECT_EQ(given.spec().resources.named, half.spec.resources.named);
+}
+
+// Contract: B-5. The models of NVIDIA devices are read from the files of the driver, in the order of the bus.
+TEST(MachineResources, NvidiaDevices) {
+  const worker::testing::Folder folder;
+  EXPECT_TRUE(worker::nvidia_devices(folder / "missing").empty());
+  for (const char* bus : {"0000:81:00.0", "0000:01:00.0", "0000:02:00.0"}) {
+    std::filesystem::create_directories(folder / bus);
+  }
+  worker::testing::write_text(folder / "0000:01:00.0/information", "Model: \t\t NVIDIA A100-SXM4-40GB\nIRQ: 1\n");
+  worker::testing::write_text(folder / "0000:81:00.0/information", "IRQ: 1\nModel:  Tesla T4\n");
+  const std::vector<model::Device> devices = worker::nvidia_devices(folder.path());
+  ASSERT_EQ(devices.size(), 3U);
+  EXPECT_EQ(devices[0].model, "NVIDIA A100-SXM4-40GB");
+  EXPECT_EQ(devices[1].model, "") << "the driver says nothing about it";
+  EXPECT_EQ(devices[2].model, "Tesla T4");
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ class DevTest(CheckCase):
         self.assertIn("no command 'fly'", said)
         status, said = self.run_script("./dev", "build", "fast")
         self.assertEqual(status, 1)
-        self.assertIn("dev release asan-ubsan tsan coverage fuzz", said)
+        self.assertIn("dev release program asan-ubsan tsan coverage clang", said)
 
     def test_clean_tree_passes_the_test_run(self):
         for suite, passed in (("lint", 6), ("contract", 1)):
@@ -55,6 +55,13 @@ class DevTest(CheckCase):
                 self.assertIn(f"log:    build/logs/{suite}.log", said)
                 self.assertEqual(self.last_line(said), last)
                 os.remove(os.path.join(self.root, path))
+
+    def test_a_run_needs_no_packages_for_tests(self):
+        # scripts/setup says what it is asked for and fails, so that nothing is built.
+        self.plant("scripts/setup", '#!/bin/sh\necho "setup: $*."\nexit 9\n')
+        for command, groups in (("run", "build"), ("test", "")):
+            status, said = self.run_script("./dev", command)
+            self.assertEqual((status, said), (9, f"setup: {groups}.\n"))
 
     def test_bench_says_what_does_not_exist_yet(self):
         status, said = self.run_script("./dev", "bench")
@@ -80,6 +87,15 @@ class SetupTest(CheckCase):
         self.plant("scripts/packages.txt", "[build]\ndpkg  # surely there\n[test]\nbash\n")
         status, said = self.setup_on('ID=debian\nVERSION_ID="12"\n')
         self.assertEqual((status, said), (0, ""))
+
+    def test_the_page_needs_its_packages_for_tests_only(self):
+        self.plant("web/package.json", "{}\n")
+        self.plant("scripts/packages.txt", "[build]\ndpkg\n[test]\nbash\n[web]\nno-such-package-of-rota\n")
+        status, said = self.setup_on('ID=debian\nVERSION_ID="12"\n', "build")
+        self.assertEqual((status, said), (0, ""))
+        self.plant("os-release", "ID=fedora\n")
+        _, said = self.setup_on("ID=fedora\n")
+        self.assertIn("no-such-package-of-rota", said)
 
     def test_a_failed_install_names_command_and_log(self):
         self.plant("scripts/packages.txt", "[build]\nno-such-package-of-rota\n")

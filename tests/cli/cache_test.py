@@ -1,4 +1,4 @@
-"""Stages with `cache`, and output that is shown while it comes, as a user sees them (dev build)."""
+"""Stages with `cache`, and `rota run --output`, as a user sees them (dev build)."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from support import ROTA, RunCase, stages
 
 
 class Cache(RunCase):
-    """One stage that counts how often it ran, and what `rota` says about it."""
+    """A stage with `cache` that records each of its executions in the file `ran`."""
 
     LINES = ("{name: a, run: \"echo a >> ran; cat in.csv\", inputs: {n: 1}, env: {MODE: fast}, cache: {files: ['*.csv']}}",
              "{name: b, run: 'echo \"b ${a.result}\" >> ran; echo done'}")
@@ -33,7 +33,7 @@ class Cache(RunCase):
     def runs(self, name="a"):
         return self.read("ran").splitlines().count(name)
 
-    # C-1: unchanged, it is not run again; its result is there for those that need it; the table, the lines, `explain` and
+    # C-1: an unchanged stage is not run again; later stages get its earlier result; the table, the lines, `explain` and
     # the JSON say so.
     def test_unchanged(self):
         first = self.run_ok()
@@ -56,7 +56,7 @@ class Cache(RunCase):
         report = next(line for line in lines if line.get("report") == "succeeded" and line["name"] == "a")
         self.assertTrue(report["cached"])
 
-    # C-1: each part changed in turn: it runs, and says which; changed back, what was kept then is used.
+    # C-1: after each change the stage runs and says what changed; after the change is undone, the earlier result is used.
     def test_each_part(self):
         self.run_ok()
         runs = 1
@@ -86,7 +86,7 @@ class Cache(RunCase):
             output = self.run_ok()
             self.assertIn(words, output)
 
-    # C-1: a reference into a cached stage: the value that it had; a change upstream that leads to the same is no change.
+    # C-1: a reference counts by its value: an upstream change that leads to the same value is not a change.
     def test_references(self):
         self.write("w.yaml", stages("{name: a, run: echo a >> ran; wc -l < in.csv}",
                                     "{name: b, run: 'echo b >> ran; echo $((${a.result} + 1))', cache: true}",
@@ -99,7 +99,7 @@ class Cache(RunCase):
         self.assertIn("runs: the value of reference 1 in run changed", self.run_ok())
         self.assertEqual(self.read("ran").split()[-3:], ["a", "b", "c-3"])
 
-    # C-1: what it makes has to be there, as it was left.
+    # C-1: a missing or changed output file makes the stage run again.
     def test_outputs(self):
         self.write("w.yaml", stages("{name: a, run: 'echo a >> ran; sort in.csv > out.csv', "
                                     "cache: {files: '*.csv', outputs: out.csv}}"))
@@ -113,14 +113,14 @@ class Cache(RunCase):
         self.assertEqual((self.read("out.csv"), self.runs()), ("11\n", 3))
         self.assertIn("cached   a", self.run_ok())
 
-    # What it writes to what it reads, without saying so, is found out and named.
+    # A program that changes its own input files is detected, and its result is not kept.
     def test_it_changes_what_it_reads(self):
         self.write("w.yaml", stages("{name: a, run: echo 1 >> in.csv, cache: {files: in.csv}}"))
         self.assertIn("not kept: while it ran, the file in.csv changed; list the files that it writes in cache.outputs", self.run_ok())
         self.assertIn("runs: no earlier success", self.run_ok())
         self.assertIn("not kept: while it ran", self.explain("a"))
 
-    # C-1: each task of a matrix for itself, by its values: one more in front changes nothing for the others.
+    # C-1: each task of a matrix is cached by its values: a new first value changes nothing for the other tasks.
     def test_matrix(self):
         def write(values):
             self.write("w.yaml", stages("{name: a, matrix: {i: [" + values + "]}, run: 'echo a-${matrix.i} >> ran; "
@@ -136,13 +136,13 @@ class Cache(RunCase):
         self.assertEqual(sorted(line for line in ran if line.startswith("a-")), ["a-0", "a-1", "a-2", "a-3"])
         self.assertEqual(ran[-1], "[0,1,2,3]")
 
-    # A task whose command does not look at its values is still not another task.
+    # Tasks with different matrix values are different tasks, even if their programs do not use the values.
     def test_matrix_of_equal_commands(self):
         self.write("w.yaml", stages("{name: a, matrix: {trial: [1, 2, 3]}, run: echo a >> ran, cache: true}"))
         self.run_ok("--jobs", "1")
         self.assertEqual(self.runs(), 3)
 
-    # C-1: a damaged entry is a miss that says so.
+    # C-1: a damaged cache entry is a miss, and the message says so.
     def test_damaged_entry(self):
         self.run_ok()
         folder = self.path("state/cache/entries")
@@ -165,7 +165,7 @@ class Cache(RunCase):
             self.assertNotIn("runs:", output)
         self.assertEqual(self.runs(), 4)
 
-    # A failure is not kept; what it said stays.
+    # A failure is not cached.
     def test_failures_run_again(self):
         self.write("w.yaml", stages("{name: a, run: echo a >> ran; exit 1, max_attempts: 2, cache: true}"))
         for _ in range(2):
@@ -173,7 +173,7 @@ class Cache(RunCase):
         self.assertEqual(self.runs(), 4)
         self.assertIn("runs: no earlier success", self.explain("a"))
 
-    # C-1: killed while it runs, nothing of it is kept; what had succeeded is.
+    # C-1: after a kill, only the results of tasks that had succeeded are cached.
     def test_killed(self):
         self.write("w.yaml", stages("{name: a, run: echo a >> ran, cache: true}",
                                     "{name: b, run: 'echo b >> ran; [ -e go ] || sleep 1000', cache: true}"))
@@ -186,7 +186,7 @@ class Cache(RunCase):
         self.assertEqual(self.read("ran"), "a\nb\nb\n")
         self.assertIn("2 of 2 tasks succeeded (2 cached)", self.run_ok())
 
-    def test_it_fits_not_with_everything(self):
+    def test_excludes_merge_and_replicas(self):
         self.write("w.yaml", stages("{name: a, run: x, merge: true, cache: true}",
                                     "{name: b, run: x, replicas: 2, cache: true}"))
         done = self.rota("validate", "w.yaml")
@@ -196,7 +196,7 @@ class Cache(RunCase):
 
 
 class Output(RunCase):
-    # U-2: lines come while their task runs, whole, each behind its name.
+    # U-2: whole lines are shown while their task runs, each after the name of the task.
     def test_lines_as_they_come(self):
         self.write("w.yaml", stages("{name: talk, run: 'echo one; echo oh >&2; while [ ! -e go ]; do sleep 0.01; done; "
                                     "printf \"two\\tand\\nthree\"'}"))
@@ -220,7 +220,7 @@ class Output(RunCase):
         self.assertEqual(told, {("stdout", "one"), ("stdout", "\x1b[1mtwo"), ("stderr", "oh")})
         self.assertNotIn("talk |", self.rota("run", "w.yaml").stdout)
 
-    # On a terminal what a task writes is text, never a command to the terminal.
+    # On a terminal, control sequences in the output of a task are escaped.
     def test_on_a_terminal(self):
         self.write("w.yaml", stages("{name: talk, run: 'printf \"10%%\\r20%%\\n\\033]0;evil\\007\\tx\\n\"'}"))
         output = self.on_a_terminal("run", "w.yaml", "--output")
@@ -228,7 +228,7 @@ class Output(RunCase):
         self.assertIn(r"talk | \x1b]0;evil\x07 x", output)
         self.assertNotIn("\x1b]0;", output)
 
-    # U-2: one that prints without end is shown in part, and the rest is counted.
+    # U-2: if a task writes faster than rota shows it, a part is shown and the number of dropped bytes is reported.
     def test_much(self):
         self.write("w.yaml", stages("{name: loud, run: yes | head -c 20000000}"))
         done = self.rota("run", "w.yaml", "--output")
@@ -239,7 +239,7 @@ class Output(RunCase):
         self.assertLessEqual(abs(dropped + shown - 20_000_000), 4 * done.stdout.count("not shown here"))
 
     def on_a_terminal(self, *arguments):
-        """All that `rota` writes to a terminal of its own."""
+        """What `rota` writes to a pseudo-terminal."""
         pid, terminal = pty.fork()
         if pid == 0:
             os.chdir(self.folder)

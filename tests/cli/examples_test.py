@@ -24,7 +24,7 @@ class Examples(RunCase):
         return report, {task["name"]: task for task in report["tasks"]}
 
     def check_log(self, name, task):
-        """What the headers propose to try works."""
+        """Runs the commands that the header of the example proposes."""
         log = f"examples/.rota/{name}"
         replayed = self.rota("replay", log, "--json")
         self.assertEqual(replayed.returncode, 0, replayed.stdout + replayed.stderr)
@@ -70,7 +70,7 @@ class Examples(RunCase):
         _, tasks = self.run_example("finetune.yaml", *fleet, "--fresh", env={**fast, "GOOD_ENOUGH": "0.99"})
         self.assertEqual((tasks["publish"]["state"], tasks["keep-the-old-one"]["state"]), ("skipped", "succeeded"))
 
-    # U-3: killed while it trains, every training goes on from its last checkpoint.
+    # U-3: after a kill, every training resumes from its last checkpoint.
     def test_finetune_killed_and_run_again(self):
         command = ("run", "examples/finetune.yaml", "--workers", "examples/finetune_fleet.yaml", "--json")
         slow = {**self.environment, "TRAIN_STEPS": "1000", "TRAIN_STEP_MS": "5"}

@@ -1,4 +1,4 @@
-"""What goes wrong around `rota run`, as its user sees it: each fault has a sentence, the right status, and no orphans.
+"""Faults around `rota run`, as its user sees them: each has a message and its exit status, and leaves no processes.
 
 Goal: no fault is a crash, a hang or a silent success (C-1, L-2, U-3, U-4). Where one needs root or a tool, the test is
 skipped and says so; what can be had without is tested without.
@@ -25,7 +25,7 @@ class FaultCase(RunCase):
         self.write(name, stages("{name: a, run: echo a >> ran}", "{name: b, run: echo b >> ran}"))
 
     def check(self, done, status, *words):
-        """The status, the words, and no word of a crash."""
+        """Checks the exit status and that the output contains the words; returns the output."""
         said = (done.stdout or "") + (done.stderr or "")
         self.assertEqual(done.returncode, status, said)
         for word in words:
@@ -35,7 +35,7 @@ class FaultCase(RunCase):
 
 class Disk(FaultCase):
     def mount(self, *options):
-        """A file system of its own; skipped where that is not possible."""
+        """Mounts a tmpfs; skips the test where that is not possible."""
         place = self.path("mounted")
         os.mkdir(place)
         if os.getuid() != 0:
@@ -46,7 +46,7 @@ class Disk(FaultCase):
         self.addCleanup(subprocess.run, ["umount", "-l", place], check=False)
         return place
 
-    # Full while it runs: it says so and ends; when there is room again, it goes on.
+    # If the disk fills up during a run, the run ends with a message; when there is room again, it can be resumed.
     def test_full_disk(self):
         place = self.mount("-o", "size=400k")
         self.write("w.yaml", stages("{name: t, matrix: {i: " + MANY + "}, run: head -c 20000 /dev/zero}", "{name: z, run: echo z}"))
@@ -78,7 +78,7 @@ class Disk(FaultCase):
         done = self.rota("run", "w.yaml", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
         self.check(done, 10, "ledger.db", "disk I/O error")
         self.assert_nothing_runs()
-        self.check(self.rota("run", "w.yaml"), 0, "goes on with")
+        self.check(self.rota("run", "w.yaml"), 0, "resuming wf-1: ")
         self.check(self.rota("replay", ".rota/w.yaml"), 0, "Verified")
 
     def test_unwritable_directory(self):
@@ -107,10 +107,10 @@ class Ledger(FaultCase):
         self.ledger = self.path(".rota/ok.yaml/ledger.db")
 
     def both(self, status, *words):
-        """Whoever opens it is told, and it is left as it is."""
+        """`run` and `replay` report the problem, and leave the ledger unchanged."""
         with open(self.ledger, "rb") as file:
             before = file.read()
-        self.check(self.rota("run", "ok.yaml"), status, *words, "to start anew, move", "--state DIR")
+        self.check(self.rota("run", "ok.yaml"), status, *words, "to start from scratch, move", "--state DIR")
         self.check(self.rota("replay", ".rota/ok.yaml"), status, *words)
         with open(self.ledger, "rb") as file:
             self.assertEqual(file.read(), before)
@@ -130,7 +130,7 @@ class Ledger(FaultCase):
     def test_something_else(self):
         with open(self.ledger, "wb") as file:
             file.write(bytes(range(256)) * 40)
-        self.check(self.rota("run", "ok.yaml"), 10, "not a database", "to start anew, move")
+        self.check(self.rota("run", "ok.yaml"), 10, "not a database", "to start from scratch, move")
 
     def test_from_the_future(self):
         with sqlite3.connect(self.ledger) as database:
@@ -149,7 +149,7 @@ class Ledger(FaultCase):
 
 
 class Commands(FaultCase):
-    # U-3: a missing program is no reason to try again and again without a word.
+    # U-3: a missing program is reported by name.
     def test_missing_programs(self):
         self.write("w.yaml", graph("a: {run: [no-such-program-at-all], max_attempts: 1}",
                                    "b: {run: [./not-executable], max_attempts: 1}",
@@ -163,7 +163,7 @@ class Commands(FaultCase):
                    "may not be executed", "exit status 127", "the interpreter in its first line",
                    "cannot work in the directory")
 
-    # U-3: what is kept is bounded, on disk and in memory.
+    # U-3: the log on disk and the memory of the process are bounded.
     def test_a_gigabyte_of_output(self):
         self.write("w.yaml", stages("{name: loud, run: head -c 1000000000 /dev/zero; echo; echo end}"))
         runner = ("import resource, subprocess, sys\n"
@@ -177,7 +177,7 @@ class Commands(FaultCase):
         logs = self.path(".rota/w.yaml/logs")
         self.assertLess(sum(os.path.getsize(os.path.join(logs, name)) for name in os.listdir(logs)), 2_000_000)
 
-    # U-3: TERM, then KILL after the grace; by its time limit and by Ctrl-C, side by side.
+    # U-3: a program gets TERM and, after the grace period, KILL: after its timeout, and after Ctrl-C.
     def test_one_that_ignores_term(self):
         deaf = "trap \"\" TERM; echo $$ > pid-NAME; while :; do sleep 0.05; done"
         self.write("limit.yaml", stages("{name: deaf, timeout: 200ms, max_attempts: 1, run: '" + deaf.replace("NAME", "1") + "'}"))
@@ -193,7 +193,7 @@ class Commands(FaultCase):
         self.assertIn("ran longer than its limit of 200ms; it ignored TERM and was killed", said)
         self.assert_nothing_runs()
 
-    # U-3, U-4: a daemon is not left behind: in a session of its own, and of a second fork; and the user is told.
+    # U-3, U-4: a daemon (setsid and a second fork) is killed when its task ends, and the user is told.
     def test_one_that_forks_a_daemon(self):
         self.write("w.yaml", graph(
             "d: {run: 'setsid sh -c \"(sleep 987 & echo \\$! > daemon)\"; while [ ! -s daemon ]; do sleep 0.01; done'}",
@@ -232,7 +232,7 @@ class Output(FaultCase):
         self.write("w.yaml", stages("{name: a, run: echo a >> ran}", "{name: b, run: 'while [ ! -e go ]; do sleep 0.02; done'}",
                                     "{name: c, run: echo c >> ran}"))
 
-    # `rota run FILE | head -1`: the work does not depend on who watches it. It goes on, and says that it was not read.
+    # With `rota run FILE | head -1` the run continues to its end, and says that its output was not read.
     def test_a_reader_that_goes_away(self):
         for arguments in ((), ("--json",)):
             for name in ("ran", "go"):
@@ -246,11 +246,11 @@ class Output(FaultCase):
             self.write("go", "")
             said = process.stderr.read()
             self.assertEqual(process.wait(LIMIT_S), 0, said)
-            self.assertIn("nobody reads the output any more", said)
+            self.assertIn("the reader of the output has closed it", said)
             self.assertEqual(self.read("ran"), "a\nc\n")
             self.assert_nothing_runs()
 
-    # What cannot be written down must not look like success.
+    # Output that could not be written is an error.
     def test_output_to_a_full_disk(self):
         self.ok_workflow()
         with open("/dev/full", "w", encoding="ascii") as full:
@@ -262,7 +262,7 @@ class Output(FaultCase):
                 self.assertIn("not all of the output could be written", said)
         self.assertEqual(self.read("ran"), "a\nb\n")
 
-    # Started with nothing on 0, 1 and 2, no file of its own comes to lie there.
+    # If descriptors 0, 1 and 2 are closed at the start, no file of Rota gets these numbers.
     def test_no_standard_descriptors(self):
         self.ok_workflow()
         for closed in ("<&-", ">&-", "<&- >&- 2>&-"):

@@ -1,10 +1,11 @@
 """`rota run` killed with KILL at random moments, and run again each time until it is done (C-1, U-1, U-4, L-1).
 
-Goal: a crash at any moment loses nothing and does nothing twice that was done. Method: a workflow of 500 tasks (matrices,
-needs, results, retries) in which every execution gives a result that no other one gives. So it shows in what dependants
-received whether a task took effect once: one record of success for each task, and everybody got that one's result.
+Goal: a crash at any moment loses nothing, and no completed task takes effect twice. Method: a workflow of 500 tasks
+(matrices, needs, results, retries) in which the result of every execution is unique. The results that dependants received
+show whether each task took effect once: there is one record of success per task, and all dependants got its result.
 
-ROTA_KILL_ROUNDS says how many kills (30), ROTA_KILL_SEED which ones. When a workflow ends before that, the next begins.
+ROTA_KILL_ROUNDS is the number of kills (default 30), ROTA_KILL_SEED their seed. When a workflow ends before all kills are
+done, the next one starts.
 """
 
 import json
@@ -22,7 +23,7 @@ EACH = 248  # Tasks of each matrix: 500 with the four others.
 RETRIED = 31  # Every so many-th task of the second matrix fails the first time.
 NUMBERS = ", ".join(str(i) for i in range(EACH))
 
-# `nonce` is different in every execution, by a builtin of the shell alone: most of these tasks start no process.
+# `nonce` is different in every execution. Shell builtins read it, so that most of these tasks start no other process.
 NONCE = "read -r nonce < /proc/sys/kernel/random/uuid; echo \"${task.name} $nonce\" >> ran"
 WORKFLOW = f"""apiVersion: rota/v1
 spec:
@@ -83,10 +84,10 @@ class Kill(RunCase):
         self.new_workflow()
         done = 0
         while done < ROUNDS:
-            # --json, so that what was durable and said can be compared with what is there in the end.
+            # With --json, the events that were printed can be compared with the final ledger.
             with open(self.path(f"events-{self.kills:04}"), "w", encoding="utf-8") as events:
                 process = self.start("run", "w.yaml", "--json", stdout=events, stderr=events)
-                # Most while tasks run, some in the middle of the start; a moment is all it should live on average.
+                # Most kills come while tasks run, some while rota starts.
                 moment = time.monotonic() + dice.choice((0.05, 0.3, 0.3, 0.6)) * dice.random()
                 while time.monotonic() < moment and process.poll() is None:
                     time.sleep(0.001)
@@ -106,7 +107,7 @@ class Kill(RunCase):
         self.check(f"seed {SEED}, after {self.kills} kills of {done}")
 
     def was_told(self):
-        """Had the run that was killed just now said its last word? Then it was over for whoever listens."""
+        """Whether the run that was just killed had printed its summary: then the user knows its end."""
         lines = self.read(f"events-{self.kills - 1:04}").splitlines()
         if not lines or not lines[-1].startswith('{"event":"Summary"') or not lines[-1].endswith("}"):
             return False
@@ -114,7 +115,7 @@ class Kill(RunCase):
         return True
 
     def events(self):
-        """Of all runs, by record: what was said was durable, so that no two runs may differ in what a record holds."""
+        """The events of all runs, by record. Printed events are durable, so a record is printed by one run only."""
         by_record = {}
         for name in sorted(name for name in os.listdir(self.folder) if name.startswith("events-")):
             in_this = {}
@@ -138,7 +139,7 @@ class Kill(RunCase):
             self.assertEqual(report["outcome"], "succeeded", last_events[-2000:])
             self.assertEqual([task["state"] for task in report["tasks"]], ["succeeded"] * TASKS)
 
-            # The chain verifies, and every decision is made again.
+            # The log verifies: every decision is made again with the same result.
             replayed = self.rota("replay", ".rota/w.yaml", "--json")
             self.assertEqual(replayed.returncode, 0, replayed.stdout + replayed.stderr)
             replayed = json.loads(replayed.stdout)
@@ -146,12 +147,12 @@ class Kill(RunCase):
             figures = replayed["courses"][0]["figures"]
             self.assertEqual((figures["succeeded"], figures["failed"], figures["cancelled"]), (TASKS, 0, 0))
 
-            # One record of success for each task; those that were said are those of the log's own numbers.
+            # Each task succeeded once.
             successes = [event["task"] for events in self.events().values() for event in events
                          if event.get("event") == "TaskSucceeded"]
             self.assertEqual(len(successes), len(set(successes)), "a task succeeded twice")
 
-            # Who received what: one result of each task, everywhere the same, and given by an execution of that task.
+            # All dependants of a task received the same result, and an execution of that task wrote it.
             ran = {}
             for line in self.read("ran").splitlines():
                 name, nonce = line.rsplit(" ", 1)
@@ -172,8 +173,8 @@ class Kill(RunCase):
             self.assertIn(last["second"][0]["from"], ran["middle"])
             self.assertEqual(json.loads(self.read("middle-" + last["second"][0]["from"])), last["first"])
 
-            # Again runs what ran when it was killed, and what had ended but was not yet durable: all that waits at the
-            # worker may have come to that while the disk was slow. Nothing else does.
+            # After a kill, tasks run again that were running, or whose end was not durable yet. While the disk is slow,
+            # these may be all tasks that were queued at the worker. No other task runs again.
             retried = (EACH - 1) // RETRIED + 1
             at_once = 2 * os.cpu_count() + 16 * (os.cpu_count() + 1)
             executions = sum(map(len, ran.values()))
@@ -181,14 +182,14 @@ class Kill(RunCase):
             self.assertGreaterEqual(executions, TASKS)
             self.assert_nothing_runs()
 
-    # A success that nobody was told of is told, not done again: killed between the last record and the last word.
-    def test_killed_before_the_last_word(self):
+    # A run that was killed after its success was durable, but before the summary, is reported and not run again.
+    def test_killed_before_the_summary(self):
         self.write("w.yaml", stages("{name: a, run: echo a >> ran}"))
         self.assertEqual(self.rota("run", "w.yaml").returncode, 0)
         os.unlink(self.path(".rota/w.yaml/told"))
         done = self.rota("run", "w.yaml")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertIn("had succeeded before it was killed, and nobody was told; nothing is run", done.stdout)
+        self.assertIn("wf-1 had succeeded, but its process was killed before it could say so; nothing is run again", done.stdout)
         self.assertRegex(done.stdout, r"a +succeeded +1 ")
         self.assertEqual(self.read("ran"), "a\n")
         self.assertEqual(self.rota("run", "w.yaml").returncode, 0)  # Now it is a new run.

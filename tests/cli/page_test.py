@@ -1,4 +1,4 @@
-"""Every example of docs/workflows.md is run, with stand-ins for the programs that it names."""
+"""Runs every example of docs/workflows.md, with stand-ins for the programs that it names."""
 
 import os
 import re
@@ -7,12 +7,12 @@ import unittest
 
 from support import ROOT, RunCase
 
-# What every stand-in comes to: all that the examples refer to.
+# The result of every stand-in: it has all fields that the examples refer to.
 RESULT = '{"rows": 3, "file": "in.txt", "errors": 1, "locked": false}'
 PROGRAMS = ("python", "make", "ffmpeg", "prepare", "left", "right", "both", "check", "count", "report", "train",
             "allreduce", "repair", "other", "collect")
 FOLDERS = ("", "bin", "work", "media", "data", "out")
-# Workers that have whatever an example asks for.
+# Workers that have all resources that the examples ask for.
 FLEET = """workers:
   - {name: edge-7, cpu: 16, memory: 128GiB}
   - name: large
@@ -26,7 +26,7 @@ FLEET = """workers:
 
 
 def examples():
-    """(line, text) of each example that is a workflow, or a list of stages, as a file."""
+    """Yields (line, text) for each example; a list of stages is completed to a workflow."""
     with open(os.path.join(ROOT, "docs", "workflows.md"), encoding="utf-8") as file:
         page = file.read()
     for match in re.finditer(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
@@ -54,7 +54,7 @@ class Page(RunCase):
         self.write("data/a.csv", "1\n")
         self.write("fleet.yaml", FLEET)
 
-    # C-1: what the page says can be run.
+    # C-1: the examples of the page can be run.
     def test_every_example_runs(self):
         count = 0
         env = {"PATH": self.path("bin") + ":" + os.environ["PATH"], "HOME": self.folder}

@@ -1,4 +1,4 @@
-"""`rota run` and its neighbours, as a user runs them (dev build)."""
+"""`rota run`, `config`, `graph`, `validate` and `version`, as a user runs them (dev build)."""
 
 import json
 import os
@@ -23,34 +23,34 @@ class Run(RunCase):
         self.assertIn("Try next", done.stdout)
         self.assertNotIn("\x1b", done.stdout, "no control characters in a pipe")
 
-    # C-1: a failure ends with its last words and where all of them are; what needs it is cancelled.
+    # C-1: a failure is shown with the last lines of its log and the path of the log; tasks that need it are cancelled.
     def test_a_failing_task(self):
         self.write("w.yaml", stages("{name: a, run: echo fine}", "{name: b, run: echo oh no >&2; exit 3, max_attempts: 2}",
                                     "{name: c, run: touch never}"))
         done = self.rota("run", "w.yaml")
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn("b failed: exit status 3; its last words: oh no", done.stdout)
-        log = next(line for line in done.stdout.splitlines() if "all of it:" in line).split(": ", 1)[1]
+        log = next(line for line in done.stdout.splitlines() if "full log:" in line).split(": ", 1)[1]
         with open(log, encoding="utf-8") as file:
             self.assertEqual(file.read(), "oh no\n")
         self.assertRegex(done.stdout, r"c +cancelled +0 ")
         self.assertFalse(os.path.exists(self.path("never")))
 
-    # C-1: run again, what succeeded is not run again.
-    def test_a_second_run_goes_on(self):
+    # C-1: a second run resumes: tasks that succeeded are not run again.
+    def test_a_second_run_resumes(self):
         self.write("w.yaml", stages("{name: a, run: echo a >> ran}", "{name: b, run: test -e there, max_attempts: 1}",
                                     "{name: c, run: echo c >> ran}"))
         self.assertEqual(self.rota("run", "w.yaml").returncode, 1)
         self.write("there", "")
         done = self.rota("run", "w.yaml")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertIn("goes on with", done.stdout)
+        self.assertIn("resuming wf-1: 1 of 3 tasks already done", done.stdout)
         self.assertEqual(self.read("ran"), "a\nc\n")
         # After a success it is a new run.
         self.assertEqual(self.rota("run", "w.yaml").returncode, 0)
         self.assertEqual(self.read("ran"), "a\nc\na\nc\n")
 
-    def test_fresh_and_changed_files_start_anew(self):
+    def test_fresh_and_changed_files_start_a_new_run(self):
         self.write("w.yaml", stages("{name: a, run: echo a >> ran}", "{name: b, run: exit 1, max_attempts: 1}"))
         self.assertEqual(self.rota("run", "w.yaml").returncode, 1)
         self.assertEqual(self.rota("run", "w.yaml", "--fresh").returncode, 1)
@@ -59,7 +59,7 @@ class Run(RunCase):
         self.assertEqual(self.rota("run", "w.yaml").returncode, 0)
         self.assertEqual(self.read("ran"), "a\na\na\nb\n")
 
-    # C-1: Ctrl-C ends running commands, and says so by its status; a second run goes on.
+    # C-1: Ctrl-C ends the running programs, and the exit status says so; a second run resumes.
     def test_interrupt(self):
         self.write("w.yaml", graph("a: {run: echo a >> ran}",
                                    "b: {needs: a, run: 'if [ -e stopped ]; then exit 0; fi; echo $$ > pid; "
@@ -76,7 +76,7 @@ class Run(RunCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(self.read("ran"), "a\n")
 
-    # C-1: whoever asks twice does not wait for a command that will not go.
+    # C-1: a second Ctrl-C does not wait for a program that ignores TERM.
     def test_interrupt_twice(self):
         self.write("w.yaml", graph("a: {run: 'trap \"\" TERM; echo $$ > pid; while :; do sleep 0.05; done'}"))
         process = self.start("run", "w.yaml")
@@ -104,14 +104,14 @@ class Run(RunCase):
         self.assertGreater(size, 0)
         self.assertLess(size, 5_000_000)
 
-    # A stage that no worker could ever run fails with a sentence instead of waiting for ever.
+    # A stage that no worker could ever run fails with a message instead of waiting for ever.
     def test_more_than_there_is(self):
         self.write("w.yaml", stages("{name: big, run: echo x, resources: {hardware: {gpu: {count: 8, memory: 900GiB}}}}"))
         done = self.rota("run", "w.yaml", env={"TASK_NO_WORKER_GRACE_SEC": "0"})
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn("gpu", done.stdout)
 
-    # `--workers`: workers of given sizes; the run has a price then.
+    # `--workers`: workers of given sizes; the report then has a cost.
     def test_a_fleet_of_its_own(self):
         self.write("fleet.yaml", "workers:\n  - {name: w, count: 3, cpu: 1, memory: 1GiB, cost_per_hour: 3600}\n")
         self.write("w.yaml", "apiVersion: rota/v1\nspec:\n  stages:\n    - {name: t, matrix: {i: [1, 2, 3]}, run: sleep 0.3}\n")
@@ -121,7 +121,7 @@ class Run(RunCase):
         self.assertEqual({task["worker"] for task in report["tasks"]}, {"w-1", "w-2", "w-3"})
         self.assertGreaterEqual(report["cost_microdollars"], 3 * 300_000)
 
-    def test_json_is_an_event_a_line(self):
+    def test_json_is_one_event_per_line(self):
         self.write("w.yaml", stages("{name: a, run: echo 1}"))
         done = self.rota("run", "w.yaml", "--json")
         self.assertEqual(done.returncode, 0)
@@ -137,7 +137,7 @@ class Run(RunCase):
         self.assertIn("nothing was run", done.stdout)
         self.assertEqual(os.listdir(self.folder), ["w.yaml"])
 
-    # Bad input of every kind: the status of the table, and a sentence with the place.
+    # Bad input of every kind: the exit status of the table, and a message with the place.
     def test_bad_input(self):
         self.write("bad.yaml", stages("{nam: a, run: echo x}"))
         self.write("good.yaml", stages("{name: a, run: echo x}"))
@@ -153,7 +153,7 @@ class Run(RunCase):
                 (["run", "good.yaml", "--state", "file/x"], 10, "--state DIR"),
                 (["run", "good.yaml", "--workers", "nowhere.yaml"], 3, "nowhere.yaml"),
                 (["validate", "bad.yaml"], 2, "did you mean 'name'?"),
-                (["vlidate", "x"], 2, "'vlidate' is no command of rota; did you mean 'validate'?"),
+                (["vlidate", "x"], 2, "unknown command 'vlidate'; did you mean 'validate'?"),
         ):
             done = self.rota(*arguments)
             self.assertEqual(done.returncode, status, f"{arguments}: {done.stdout}{done.stderr}")
@@ -162,7 +162,7 @@ class Run(RunCase):
             done = self.rota("run", "good.yaml", "--state", "closed/x")
             self.assertEqual(done.returncode, 9, done.stderr)
 
-    # Two runs of the same file at once: the second is told who has it.
+    # Two runs of the same file at once: the second names the process that has the state folder.
     def test_two_at_once(self):
         self.write("w.yaml", stages("{name: a, run: 'touch began; while [ ! -e go ]; do sleep 0.02; done'}"))
         first = self.start("run", "w.yaml")
@@ -175,7 +175,7 @@ class Run(RunCase):
         self.assertEqual(first.returncode, 0)
 
 
-class Neighbours(RunCase):
+class OtherSubcommands(RunCase):
     # H-4: each setting with its value and where it came from.
     def test_config(self):
         done = self.rota("config", env={"SCHEDULER_LAMBDA_OTHER": "0.75"})
@@ -194,7 +194,7 @@ class Neighbours(RunCase):
         self.assertIn("s0 --> s1", self.rota("graph", "w.yaml", "--format", "mermaid").stdout)
         self.assertIn("s0 -> s1;", self.rota("graph", "w.yaml", "--format", "dot").stdout)
         done = self.rota("validate", "w.yaml")
-        self.assertEqual((done.returncode, done.stdout), (0, "w.yaml: 'w' is fine: 2 stages, 3 tasks\n"))
+        self.assertEqual((done.returncode, done.stdout), (0, "w.yaml: 'w' is valid: 2 stages, 3 tasks\n"))
 
     def test_version_and_help(self):
         self.assertRegex(self.rota("version").stdout, r"^rota \d+\.\d+\.\d+\n$")

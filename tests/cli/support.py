@@ -1,6 +1,6 @@
-"""What the tests of the `rota` command share: a folder, the command in it, and what it left running.
+"""Shared by the tests of the `rota` program: a folder, the program in it, and the processes that it left.
 
-The command is the dev build's; ROTA_COMMAND=<path> tries another one.
+The program is the dev build's; ROTA_COMMAND=<path> tests another one.
 """
 
 import json
@@ -25,13 +25,13 @@ def graph(*lines):
 
 
 class RunCase(unittest.TestCase):
-    """A test with a folder of its own, in which it runs `rota`."""
+    """A test that runs `rota` in a temporary folder."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="rota-cli-")
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
-        # In the environment of all that is started here, however far it moves away.
+        # Every process that is started here has it in its environment, even a daemon.
         self.mark = "ROTA_TEST_MARK=" + uuid.uuid4().hex
         self.environment = {**os.environ, **dict([self.mark.split("=")])}
 
@@ -65,7 +65,7 @@ class RunCase(unittest.TestCase):
         return process
 
     def left_running(self):
-        """The processes, but for zombies, that were started by this test and what it started: (pid, command line)."""
+        """(pid, command line) of each process, zombies excluded, that this test or one of its processes has started."""
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -74,7 +74,7 @@ class RunCase(unittest.TestCase):
                 if marked:
                     with open(f"/proc/{pid}/cmdline", "rb") as file:
                         found.append((int(pid), file.read().replace(b"\0", b" ").decode(errors="replace").strip()))
-            except OSError:  # It has ended since; or it is none of ours.
+            except OSError:  # It has ended meanwhile, or belongs to another user.
                 pass
         return found
 

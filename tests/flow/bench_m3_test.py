@@ -1,4 +1,4 @@
-"""The script that compares the two schedulers, and the story example, as a user runs them (dev build)."""
+"""The script that compares the two schedulers, and the story example, as a user runs them (release build)."""
 
 import json
 import os
@@ -18,7 +18,7 @@ class BenchM3(unittest.TestCase):
                 out = os.path.join(folder, "m3.json")
                 done = subprocess.run(
                     [sys.executable, "-B", os.path.join(ROOT, "scripts", "bench_m3.py"), "--scheduler", scheduler, "--runs",
-                     "3", "--out", out, "--tasks", "50", "--work-us", "20", "--preset", "dev"],
+                     "3", "--out", out, "--tasks", "50", "--work-us", "20", "--preset", "release"],
                     capture_output=True, text=True, check=False)
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                 with open(out, encoding="utf-8") as file:
@@ -40,7 +40,7 @@ class BenchM3(unittest.TestCase):
 
 class Story(unittest.TestCase):
     def test_tells_a_small_story_on_both_schedulers(self):
-        program = os.path.join(ROOT, "build", "dev", "examples", "story")
+        program = os.path.join(ROOT, "build", "release", "examples", "story")
         for scheduler in ("simple", "threadpool"):
             done = subprocess.run([program, "2", "1"], capture_output=True, text=True, check=False,
                                   env={**os.environ, "STV_SCHEDULER": scheduler})

@@ -63,8 +63,3 @@ class TaskId {
 };
 
 }  // namespace rota::model
-
-template <>
-struct std::hash<rota::model::TaskId> {
-  std::size_t operator()(rota::model::TaskId id) const noexcept { return std::hash<std::uint64_t>()(id.value()); }
-};

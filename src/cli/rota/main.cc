@@ -1,4 +1,4 @@
-// The `rota` command: see cli/commands.h.
+// The `rota` program: prepares the process, then runs the subcommand that its arguments name (cli/arguments.h).
 #include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
@@ -6,26 +6,30 @@
 #include <csignal>
 #include <cstdio>
 
-#include "cli/commands.h"
+#include "cli/arguments.h"
+#include "cli/subcommands.h"
 #include "rota/error_code.h"
 
 namespace {
 
-// Whoever starts us without standard descriptors would otherwise find our words in the first file that we open.
+// If a standard descriptor is closed at the start, the first file that Rota opens would get its number, and messages
+// would be written into that file.
 void fill_standard_descriptors() {
   for (int fd = 0; fd <= STDERR_FILENO; ++fd) {
-    if (::fcntl(fd, F_GETFD) == -1) (void)::open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);  // The lowest free one.
+    if (::fcntl(fd, F_GETFD) == -1)
+      (void)::open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);  // Gets the lowest free number: fd.
   }
 }
 
-// A reader that went away has seen what it wanted; what did not fit the disk must not look like success.
+// Turns a failed write of the output into an error, except when the reader of a pipe has gone: a reader that closes the
+// pipe early (`| head`) has seen what it wanted.
 int status_with_output(int status) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
   pollfd out{STDOUT_FILENO, 0, 0};
   const bool reader_gone = ::poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
   std::fprintf(stderr, "rota: %s\n",
-               reader_gone ? "nobody reads the output any more; not all of it was written"
-                           : "not all of the output could be written: is its disk full?");
+               reader_gone ? "the reader of the output has closed it; not all of it was written"
+                           : "not all of the output could be written; is its disk full?");
   if (reader_gone || status != 0) return status;
   return rota::exit_status(rota::ErrorCode::kIoError);
 }
@@ -34,8 +38,8 @@ int status_with_output(int status) {
 
 int main(int argc, char** argv) {
   fill_standard_descriptors();
-  // A file at its size limit (ulimit -f) is an error of that write, like a full disk, and not the end of us. Commands
-  // are started with all signals as they are by default.
+  // A write beyond the file size limit (ulimit -f) then fails with an error, like a full disk, instead of killing the
+  // process. The worker starts programs with the default signal handlers.
   std::signal(SIGXFSZ, SIG_IGN);
-  return status_with_output(rota::cli::run_command(argc, argv));
+  return status_with_output(rota::cli::run_command(rota::cli::subcommands(), {argv + (argc > 0 ? 1 : 0), argv + argc}));
 }

@@ -335,7 +335,7 @@ template <class R>
 
 void free_slow(TaskRecord* record);
 
-[[gnu::always_inline]] inline void free_record(ThreadWorker* worker, TaskRecord* record) {
+[[gnu::always_inline]] inline void free_record([[maybe_unused]] ThreadWorker* worker, TaskRecord* record) {
   [[maybe_unused]] const std::uint8_t size_class = record->size_class;
 #if !ROTA_ASAN
   if (worker != nullptr && size_class < kSizeClasses) [[likely]] {

@@ -1,5 +1,5 @@
-"""`rota status`, `logs`, `explain`, `trace`, `replay` and `completion`, as a user runs them: beside a run that goes on, and
-after it (dev build)."""
+"""`rota status`, `logs`, `explain`, `trace`, `replay` and `completion`, as a user runs them: during a run and after it
+(dev build)."""
 
 import json
 import os
@@ -12,11 +12,11 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from support import LIMIT_S, ROOT, ROTA, RunCase, graph, stages  # noqa: E402
 
-# Says that it runs, and goes on until the file `go` is there.
+# Runs until the file `go` exists.
 HELD = "echo held; touch held; while [ ! -e go ]; do sleep 0.02; done; echo released"
 
 
-class VerbCase(RunCase):
+class SubcommandCase(RunCase):
     def ok(self, *arguments):
         done = self.rota(*arguments)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -42,7 +42,7 @@ class VerbCase(RunCase):
         return found
 
     def start_held(self):
-        """A run that waits in the task `held` until the file `go` is there."""
+        """Starts a run whose task `held` runs until the file `go` exists."""
         self.write("w.yaml", graph("first: {run: echo one; echo two}", f"held: {{needs: first, run: '{HELD}'}}",
                                    "last: {needs: held, run: echo the end}"))
         process = self.start("run", "w.yaml")
@@ -55,8 +55,8 @@ class VerbCase(RunCase):
         self.assertEqual(process.returncode, 0, output)
 
 
-class WhileItRuns(VerbCase):
-    # C-2: from another terminal, without disturbing the run.
+class WhileItRuns(SubcommandCase):
+    # C-2: a run can be inspected from another terminal without disturbing it.
     def test_status_logs_explain_trace_and_replay(self):
         process = self.start_held()
         table = self.ok("status")
@@ -84,7 +84,7 @@ class WhileItRuns(VerbCase):
         self.release(process)
         self.assertRegex(self.ok("status"), r"w\.yaml +wf-1 w +succeeded ")
 
-    # C-2: following ends with the task.
+    # C-2: --follow ends when the task ends.
     def test_follow(self):
         process = self.start_held()
         follower = self.start("logs", "held", "-f")
@@ -100,19 +100,19 @@ class WhileItRuns(VerbCase):
                          [("first", "one"), ("first", "two"), ("held", "held"), ("held", "released"),
                           ("last", "the end")])
 
-    # C-1, C-2: what a kill has left is interrupted, is looked at without a change, and goes on afterwards.
+    # C-1, C-2: after a kill the run is interrupted; inspecting it changes nothing, and it can be resumed.
     def test_after_a_kill(self):
         process = self.start_held()
-        self.wait_for(lambda: self.rota("logs", "held").stdout == "held\n")  # What is on its way is lost with it.
+        self.wait_for(lambda: self.rota("logs", "held").stdout == "held\n")  # Output that has not reached the log yet is lost in a kill.
         process.send_signal(signal.SIGKILL)
         process.wait()
         before = self.files(".rota")
-        self.assertIn(".rota/w.yaml/ledger.db-wal", before, "the log was not brought in")
+        self.assertIn(".rota/w.yaml/ledger.db-wal", before, "reading does not checkpoint the write-ahead log")
         self.assertRegex(self.ok("status"), r"w\.yaml +wf-1 w +interrupted ")
-        self.assertIn("`rota run` goes on where it stopped", self.ok("status", "w.yaml"))
+        self.assertIn("No process runs it now; `rota run` resumes it.", self.ok("status", "w.yaml"))
         done = self.rota("logs", "held", "-f")
         self.assertEqual((done.returncode, done.stdout), (0, "held\n"))
-        self.assertIn("nobody runs it any more", done.stderr)
+        self.assertIn("no process runs it now; `rota run` resumes it", done.stderr)
         self.ok("explain", "held")
         self.ok("trace")
         self.ok("replay")
@@ -121,35 +121,35 @@ class WhileItRuns(VerbCase):
         self.assertEqual(self.rota("run", "w.yaml").returncode, 0)
         self.assertEqual(self.status()[0]["workflows"][0]["outcome"], "succeeded")
 
-    # A run can be started at any moment, however often somebody looks.
-    def test_looking_does_not_keep_a_run_from_starting(self):
+    # Processes that read the ledger do not prevent a run from starting.
+    def test_readers_do_not_prevent_a_run_from_starting(self):
         self.write("w.yaml", stages("{name: a, run: 'true'}"))
         self.assertEqual(self.rota("run", "w.yaml").returncode, 0)
-        lookers = [subprocess.Popen(["bash", "-c", f"while :; do {ROTA} status > /dev/null 2> said || exit; done"],
+        readers = [subprocess.Popen(["bash", "-c", f"while :; do {ROTA} status > /dev/null 2> said || exit; done"],
                                     cwd=self.folder) for _ in range(2)]
-        for looker in lookers:
-            self.addCleanup(looker.wait)
-            self.addCleanup(looker.kill)
+        for reader in readers:
+            self.addCleanup(reader.wait)
+            self.addCleanup(reader.kill)
         for _ in range(5):
             done = self.rota("run", "w.yaml")
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        for looker in lookers:
-            self.assertIsNone(looker.poll(), "a look has failed: " + self.read("said"))
+        for reader in readers:
+            self.assertIsNone(reader.poll(), "a reader has failed: " + self.read("said"))
 
 
-class Status(VerbCase):
+class Status(SubcommandCase):
     def test_nothing_there(self):
         self.assertIn("nothing was run in this folder", self.refused(3, "status"))
-        self.assertIn("`rota run FILE` makes one", self.refused(3, "status", "."))
+        self.assertIn("`rota run FILE` creates one", self.refused(3, "status", "."))
         self.assertIn("No such file or folder", self.refused(3, "status", "w.yaml"))
         self.write("w.yaml", stages("{name: a, run: 'true'}"))
         self.assertIn("has not been run", self.refused(3, "status", "w.yaml"))
         for verb in ("logs", "trace", "replay"):
             self.refused(3, verb)
         self.refused(3, "explain", "a")
-        self.assertFalse(os.path.exists(self.path(".rota")), "it only looks")
+        self.assertFalse(os.path.exists(self.path(".rota")), "nothing is created")
 
-    # C-2: by file, by state folder, by the folder around; several workflows; older runs.
+    # C-2: WHERE as a file, a state folder, or a folder that contains .rota/; several workflows; older runs.
     def test_all_the_ways_to_name_it(self):
         self.write("a.yaml", stages("{name: x, run: 'true'}"))
         self.write("b.yaml", stages("{name: y, run: exit 1, max_attempts: 1}"))
@@ -164,18 +164,18 @@ class Status(VerbCase):
             self.assertEqual([task["name"] for task in run["workflows"][0]["tasks"]], ["x"], where)
         (run,) = self.status("--all", "a.yaml")
         self.assertEqual([each["workflow"] for each in run["workflows"]], ["wf-2", "wf-1"])
-        self.assertIn("1 older runs are not shown; --all", self.ok("status", "a.yaml"))
+        self.assertIn("1 older run not shown; --all shows all runs.", self.ok("status", "a.yaml"))
         table = self.ok("status")
         self.assertRegex(table, r"a\.yaml +wf-2 a +succeeded .* 1 succeeded")
         self.assertRegex(table, r"b\.yaml +wf-1 b +failed .* 1 failed")
         self.assertEqual(len(self.status("elsewhere")), 1)
-        # The file is gone, its run is not.
+        # The state of a run remains after its file was removed.
         os.remove(self.path("a.yaml"))
         self.assertEqual(self.status("a.yaml")[0]["name"], "a.yaml")
-        # Of several the latest is meant, and that is said.
+        # Of several runs the latest is used, and a note says so.
         done = self.rota("explain", "y")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("of 2 runs here the latest is meant, that of b.yaml", done.stderr)
+        self.assertIn("using the latest of 2 runs here, that of b.yaml", done.stderr)
 
     def test_a_damaged_ledger(self):
         self.write("a.yaml", stages("{name: x, run: 'true'}"))
@@ -195,7 +195,7 @@ class Status(VerbCase):
         self.assertRegex(done.stdout, r"b\.yaml +wf-1 b +succeeded ")
 
 
-class Logs(VerbCase):
+class Logs(SubcommandCase):
     def run_three(self):
         self.write("w.yaml", graph("a: {run: printf \"one\\ntwo\\nthree\\n\"}",
                                    "b: {matrix: {i: [x, y]}, run: 'echo ${matrix.i}'}",
@@ -203,7 +203,7 @@ class Logs(VerbCase):
                                    "d: {run: 'true'}", "e: {needs: a, condition: '1 == 2', run: echo never}"))
         self.assertEqual(self.rota("run", "w.yaml").returncode, 1)
 
-    # C-2: by name, id, stage, attempt, outcome.
+    # C-2: tasks by name, id, stage, attempt and outcome.
     def test_which(self):
         self.run_three()
         self.assertEqual(self.ok("logs", "a"), "one\ntwo\nthree\n")
@@ -223,20 +223,20 @@ class Logs(VerbCase):
         lines = [json.loads(line) for line in self.ok("logs", "b", "--json").splitlines()]
         self.assertEqual(lines[1], {"task": "wf-1.2", "name": "b[1]", "attempt": 1, "line": "y"})
 
-    # C-2: no log: why.
+    # C-2: if there is no log, a note says why.
     def test_none(self):
         self.run_three()
         self.assertIn("attempt 1 of d wrote nothing", self.rota("logs", "d").stderr)
         self.assertIn("was skipped: its condition does not hold", self.rota("logs", "e").stderr)
         self.assertIn("did you mean", self.refused(3, "logs", "aa"))
         self.assertIn("it has had 2", self.refused(3, "logs", "c", "--attempt", "3"))
-        self.assertIn("none of these has failed", self.refused(3, "logs", "a", "--failed"))
+        self.assertIn("none of these tasks has failed", self.refused(3, "logs", "a", "--failed"))
         self.assertEqual(self.rota("logs", "a", "--attempt", "0").returncode, 2)
         self.assertEqual(self.rota("logs", "a", "--tail", "-1").returncode, 2)
 
 
-class Trace(VerbCase):
-    # C-2: slices of one track do not overlap, arrows go forward, counters are there.
+class Trace(SubcommandCase):
+    # C-2: slices of one track do not overlap, arrows go forward in time, and there are counters.
     def test_a_run(self):
         self.write("w.yaml", graph("a: {run: sleep 0.05}", "b: {needs: a, matrix: {i: [1, 2, 3, 4]}, run: sleep 0.05}",
                                    "c: {needs: [a, b], run: 'test $ROTA_ATTEMPT = 2', max_attempts: 2}"))
@@ -272,8 +272,8 @@ class Trace(VerbCase):
         self.assertIn("could not be written", self.refused(10, "trace", "-o", "no/such/folder.json"))
 
 
-class Small(VerbCase):
-    # C-2: --json of the verbs that only look at a file.
+class Small(SubcommandCase):
+    # C-2: --json of the subcommands that only read a file.
     def test_json(self):
         self.write("w.yaml", graph("a: {run: 'true'}", "b: {needs: a, matrix: {i: [1, 2]}, run: 'true'}"))
         self.assertEqual(json.loads(self.ok("validate", "w.yaml", "--json")),
@@ -288,13 +288,13 @@ class Small(VerbCase):
         self.assertFalse(problems["valid"])
         self.assertIn("bad.yaml:4:", problems["problems"][0])
 
-    def test_a_wrong_verb(self):
-        self.assertIn("did you mean 'status'?", self.refused(2, "statsu"))
+    def test_an_unknown_subcommand(self):
+        self.assertIn("unknown command 'statsu'; did you mean 'status'?", self.refused(2, "statsu"))
 
 
-class Completion(VerbCase):
+class Completion(SubcommandCase):
     def complete(self, *words):
-        """What bash offers for the last of the words."""
+        """The words that bash offers as completions of the last word."""
         quoted = " ".join("'" + word + "'" for word in words)
         script = (f"source <('{ROTA}' completion bash)\nCOMP_WORDS=({quoted})\nCOMP_CWORD={len(words) - 1}\n_rota\n"
                   'for word in "${COMPREPLY[@]}"; do printf "%s\\n" "$word"; done\n')
@@ -303,7 +303,7 @@ class Completion(VerbCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return done.stdout.splitlines()
 
-    # C-2: verbs, options, values and files, by bash itself.
+    # C-2: bash completes subcommands, options, values and files.
     def test_bash(self):
         self.write("a b.yaml", "")
         os.mkdir(self.path("folder"))
@@ -340,8 +340,8 @@ class Completion(VerbCase):
         self.assertEqual(self.rota("completion", "tcsh").returncode, 2)
 
 
-class ManPage(VerbCase):
-    # The page that is installed is one that man(1) has no complaint about.
+class ManPage(SubcommandCase):
+    # groff formats the man page without warnings.
     def test_no_warnings(self):
         page = os.path.join(ROOT, "docs", "man", "rota.1")
         if shutil.which("groff") is None:

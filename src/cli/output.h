@@ -1,0 +1,100 @@
+// Output: where every subcommand hands its facts. A subcommand computes, an Output shows.
+//
+//   TableOutput  tables and sentences for people           (output_table.cc)
+//   JsonOutput   JSON for other software, with --json      (output_json.cc)
+//   QuietOutput  only what was asked for, with --quiet     (output_table.cc)
+//
+// The Output is chosen once, by make_output(). Errors and remarks go to standard error in all of them.
+//
+// Thread safety: none; a RunView is called by one task at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/settings.h"
+#include "cli/load.h"
+#include "cli/replay.h"
+#include "cli/run_summary.h"
+#include "cli/run_view.h"
+#include "cli/status.h"
+#include "fleet/explain.h"
+#include "model/workflow_spec.h"
+#include "rota/result.h"
+
+namespace rota::cli {
+
+enum class OutputMode : std::uint8_t { kTable, kJson, kQuiet };
+enum class GraphFormat : std::uint8_t { kText, kMermaid, kDot, kJson };
+
+// Whose log a line or a remark of `rota logs` belongs to.
+struct LogOwner {
+  model::TaskId task{};
+  std::string name{};
+  model::AttemptNumber attempt{};  // None: the task has had no attempt.
+};
+
+class Output {
+ public:
+  explicit Output(std::FILE* out) : out_(out) {}
+  virtual ~Output() = default;
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  // A remark for people, to standard error; an empty one is not shown.
+  virtual void note(const std::string& text);
+  // Whether "reading 42 %" may be shown on a terminal while a subcommand computes.
+  [[nodiscard]] virtual bool shows_progress() const { return false; }
+  // Writes out what is buffered: for a reader that follows the output.
+  void flush() { std::fflush(out_); }
+
+  virtual void version(std::string_view version) = 0;
+  virtual void settings(const Settings& settings) = 0;
+  // The file as it was named, and what it contains or what is wrong with it.
+  virtual void validation(const std::string& file, const Result<Loaded>& loaded) = 0;
+  virtual void graph(const model::WorkflowSpec& spec, GraphFormat format) = 0;
+  // `rota run --dry-run`
+  virtual void plan(const model::WorkflowSpec& spec, const std::vector<model::WorkerSpec>& workers) = 0;
+  // `older`: all workflows of a log, not only its latest.
+  virtual void status(const std::vector<PlaceStatus>& places, bool older) = 0;
+  virtual void explanation(const fleet::Explanation& explanation) = 0;
+  virtual void replay(const Replay& replay) = 0;
+  // The log does not verify, or cannot be read. The error goes to standard error in any case.
+  virtual void replay_failed(const Error& error) { (void)error; }
+  virtual void trace_written(const std::string& path, std::size_t slices) = 0;
+  // A completion script or a page: printed as it is.
+  void document(std::string_view text) { print(text); }
+
+  // `rota logs`. If the log of one task is shown as it is, without its owner in front of every line.
+  [[nodiscard]] virtual bool shows_raw_logs() const { return true; }
+  void log_bytes(std::string_view bytes) { print(bytes); }
+  virtual void log_line(const LogOwner& owner, std::string_view line) = 0;
+  virtual void log_path(const LogOwner& owner, const std::string& path) = 0;
+  // Why there is no log.
+  virtual void log_note(const LogOwner& owner, const std::string& text) = 0;
+
+  // `rota run`: what is shown while the workflow runs, and at its end.
+  [[nodiscard]] virtual std::unique_ptr<RunView> run_view() = 0;
+  virtual void run_ended(const RunSummary& summary) = 0;
+
+ protected:
+  void print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), out_); }
+  void print_line(std::string text) { print(text += '\n'); }
+  [[nodiscard]] std::FILE* out() const { return out_; }
+
+ private:
+  std::FILE* const out_;
+};
+
+// REQUIRES: out outlives it.
+[[nodiscard]] std::unique_ptr<Output> make_output(OutputMode mode, std::FILE* out);
+
+// "rota: <message>", and one line for each detail, to standard error.
+void print_error(const Error& error);
+
+}  // namespace rota::cli

@@ -1,0 +1,205 @@
+#include "cli/output_json.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/json_writer.h"
+#include "fleet/names.h"
+
+namespace rota::cli {
+
+namespace {
+
+// One line: the object whose members `write` adds.
+template <class Write>
+std::string object(Write&& write) {
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object();
+  write(json);
+  json.end_object();
+  return out;
+}
+
+void write_stages(JsonWriter& json, const model::WorkflowSpec& spec) {
+  json.field("name", spec.name).key("stages").begin_array();
+  for (const model::Stage& stage : spec.stages) {
+    json.begin_object().field("name", stage.name).field("tasks", std::max<std::size_t>(stage.items.size(), 1));
+    json.key("needs").begin_array();
+    for (const std::uint32_t need : stage.needs) json.value(spec.stages[need].name);
+    json.end_array().end_object();
+  }
+  json.end_array();
+}
+
+void write_tasks(JsonWriter& json, const RunReport& report) {
+  json.key("tasks").begin_array();
+  for (const TaskRow& task : report.tasks) {
+    json.begin_object()
+        .field("task", task.id.to_string())
+        .field("name", task.name)
+        .field("state", state_text(task))
+        .field("attempts", task.attempts)
+        .field("wait_ns", task.wait_ns)
+        .field("run_ns", task.run_ns);
+    if (task.started_ns > 0) json.field("started_ns", task.started_ns);
+    if (task.started_ns > 0 && graph::is_terminal(task.state)) json.field("ended_ns", task.ended_ns);
+    json.field("worker", task.worker);
+    if (!task.message.empty()) json.field("message", task.message);
+    if (!task.note.empty()) json.field("cached", task.cached).field("cache", task.note);
+    json.end_object();
+  }
+  json.end_array();
+}
+
+void write_error(JsonWriter& json, const Error& error) {
+  json.key("error").begin_object().field("code", to_string(error.code)).field("message", error.message);
+  for (const ErrorDetail& detail : error.details) json.field(detail.key, detail.value);
+  json.end_object();
+}
+
+void write_workflow(JsonWriter& json, const WorkflowStatus& status, bool with_tasks) {
+  const RunReport& report = status.report;
+  json.begin_object()
+      .field("workflow", report.workflow.to_string())
+      .field("name", report.name)
+      .field("outcome", outcome_text(report))
+      .field("submitted_ns", status.submitted_ns)
+      .field("elapsed_ns", report.elapsed_ns());
+  json.key("counts").begin_object();
+  for (const auto& [name, count] : counts_of(report)) json.field(name, count);
+  json.end_object();
+  if (with_tasks) write_tasks(json, report);
+  json.end_object();
+}
+
+}  // namespace
+
+void JsonOutput::version(std::string_view version) {
+  print_line(object([&](JsonWriter& json) { json.field("version", version); }));
+}
+
+void JsonOutput::settings(const Settings& settings) { print_line(settings.to_json()); }
+
+void JsonOutput::validation(const std::string& file, const Result<Loaded>& loaded) {
+  print_line(object([&](JsonWriter& json) {
+    json.field("file", file).field("valid", loaded.ok());
+    if (loaded.ok()) {
+      const model::WorkflowSpec& spec = loaded->spec;
+      json.field("name", spec.name).field("stages", spec.stages.size()).field("tasks", count_tasks(spec));
+      return;
+    }
+    json.field("code", to_string(loaded.error().code)).key("problems").begin_array();
+    bool any = false;
+    for (const ErrorDetail& detail : loaded.error().details) {
+      if (detail.key != "problem") continue;
+      any = true;
+      json.value(detail.value);
+    }
+    if (!any) json.value(loaded.error().message);  // The file could not be read at all.
+    json.end_array();
+  }));
+}
+
+void JsonOutput::graph(const model::WorkflowSpec& spec, GraphFormat /*format*/) {
+  print_line(object([&](JsonWriter& json) { write_stages(json, spec); }));
+}
+
+void JsonOutput::plan(const model::WorkflowSpec& spec, const std::vector<model::WorkerSpec>& workers) {
+  print_line(object([&](JsonWriter& json) {
+    json.field("dry_run", true);
+    write_stages(json, spec);
+    json.key("workers").begin_array();
+    for (const model::WorkerSpec& worker : workers) {
+      json.begin_object()
+          .field("name", worker.name)
+          .field("cpu_millis", worker.resources.cpu_millis)
+          .field("memory_bytes", worker.resources.memory_bytes)
+          .field("gpus", worker.resources.gpus.size());
+      for (const model::NamedAmount& named : worker.resources.named) json.field(named.name, named.count);
+      json.end_object();
+    }
+    json.end_array();
+  }));
+}
+
+void JsonOutput::status(const std::vector<PlaceStatus>& places, bool older) {
+  print_line(object([&](JsonWriter& json) {
+    json.key("runs").begin_array();
+    for (const PlaceStatus& status : places) {
+      json.begin_object().field("where", status.place.folder).field("name", status.place.name);
+      json.field("in_use", status.writer.has_value());
+      if (status.writer) json.field("writer", *status.writer);
+      if (status.error) write_error(json, *status.error);
+      json.key("workflows").begin_array();
+      for (std::size_t i = 0; i < status.workflows.size() && (older || i == 0); ++i) {
+        write_workflow(json, status.workflows[i], places.size() == 1 && i == 0);
+      }
+      json.end_array().end_object();
+    }
+    json.end_array();
+  }));
+}
+
+void JsonOutput::explanation(const fleet::Explanation& explanation) { print_line(fleet::to_json(explanation)); }
+
+void JsonOutput::replay(const Replay& replay) {
+  print_line(object([&](JsonWriter& json) {
+    json.field("verified", replay.verified)
+        .field("records", replay.records)
+        .field("compacted", replay.compacted)
+        .field("state", replay.hash);
+    json.key("courses").begin_array();
+    for (const Course& course : replay.courses) {
+      json.begin_object().field("name", course.name).raw_field("figures", fleet::to_json(course.figures)).end_object();
+    }
+    json.end_array();
+  }));
+}
+
+void JsonOutput::replay_failed(const Error& error) {
+  print_line(object([&](JsonWriter& json) {
+    json.field("verified", false);
+    write_error(json, error);
+  }));
+}
+
+void JsonOutput::trace_written(const std::string& path, std::size_t slices) {
+  print_line(object([&](JsonWriter& json) { json.field("path", path).field("slices", slices); }));
+}
+
+void JsonOutput::log_fact(const LogOwner& owner, std::string_view key, std::string_view value) {
+  print_line(object([&](JsonWriter& json) {
+    json.field("task", owner.task.to_string())
+        .field("name", owner.name)
+        .field("attempt", owner.attempt.value())
+        .field(key, value);
+  }));
+}
+
+void JsonOutput::log_line(const LogOwner& owner, std::string_view line) { log_fact(owner, "line", line); }
+
+void JsonOutput::log_path(const LogOwner& owner, const std::string& path) { log_fact(owner, "path", path); }
+
+void JsonOutput::log_note(const LogOwner& owner, const std::string& text) { log_fact(owner, "note", text); }
+
+std::unique_ptr<RunView> JsonOutput::run_view() { return make_json_view(out()); }
+
+void JsonOutput::run_ended(const RunSummary& summary) {
+  const RunReport& report = summary.report;
+  print_line(object([&](JsonWriter& json) {
+    json.field("event", "Summary")
+        .field("workflow", report.workflow.to_string())
+        .field("name", report.name)
+        .field("outcome", fleet::to_string(report.outcome))
+        .field("elapsed_ns", report.elapsed_ns());
+    if (report.cost_microdollars >= 0) json.field("cost_microdollars", report.cost_microdollars);
+    const CriticalPath path = critical_path(report);
+    json.key("critical_path").begin_object().field("run_ns", path.run_ns).key("tasks").begin_array();
+    for (const std::uint32_t task : path.tasks) json.value(report.tasks[task].name);
+    json.end_array().end_object();
+    write_tasks(json, report);
+  }));
+}
+
+}  // namespace rota::cli

@@ -1,0 +1,165 @@
+#include "cli/output_table.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/json_text.h"
+#include "cli/format.h"
+#include "cli/output_json.h"
+#include "cli/table.h"
+#include "fleet/explain_words.h"
+
+namespace rota::cli {
+
+namespace {
+
+// "train x3": with the number of tasks, if the stage has items.
+std::string label_of(const model::Stage& stage) {
+  return stage.items.empty() ? stage.name : stage.name + " x" + std::to_string(stage.items.size());
+}
+
+std::string text_graph(const model::WorkflowSpec& spec) {
+  std::string out;
+  for (const model::Stage& stage : spec.stages) {
+    out += label_of(stage);
+    for (std::size_t i = 0; i < stage.needs.size(); ++i) {
+      out += (i == 0 ? " <- " : ", ") + spec.stages[stage.needs[i]].name;
+    }
+    out += "\n";
+  }
+  return out;
+}
+
+// Mermaid and dot differ in their brackets and arrows only.
+std::string drawn_graph(const model::WorkflowSpec& spec, bool mermaid) {
+  std::string out = mermaid ? "flowchart TD\n" : "digraph workflow {\n";
+  for (std::size_t i = 0; i < spec.stages.size(); ++i) {
+    const std::string id = "s" + std::to_string(i);
+    const std::string label = "\"" + label_of(spec.stages[i]) + "\"";
+    out += "  " + id + (mermaid ? "[" + label + "]\n" : " [label=" + label + "];\n");
+    for (const std::uint32_t need : spec.stages[i].needs) {
+      out += "  s" + std::to_string(need) + (mermaid ? " --> " + id + "\n" : " -> " + id + ";\n");
+    }
+  }
+  return out + (mermaid ? "" : "}\n");
+}
+
+// "  train x3: cpu 1, memory 4 GiB, gpu 1, after prepare"
+std::string plan_line(const model::WorkflowSpec& spec, const model::Stage& stage) {
+  const model::TaskTemplate& use = spec.templates[static_cast<std::size_t>(stage.use)];
+  std::string text = "  " + label_of(stage) + ": " + model::to_text(use.needs);
+  for (std::size_t i = 0; i < stage.needs.size(); ++i) {
+    text += (i == 0 ? ", after " : ", ") + spec.stages[stage.needs[i]].name;
+  }
+  return text;
+}
+
+std::string figures_table(const Replay& replay) {
+  using Cell = std::string (*)(const fleet::Figures&);
+  using fleet::Figures;
+  const std::vector<std::pair<std::string, Cell>> rows = {
+      {"makespan", [](const Figures& f) { return fleet::span_of(f.makespan_ns); }},
+      {"busy cost", [](const Figures& f) { return "$" + dollars(f.cost_busy_microdollars); }},
+      {"provisioned cost", [](const Figures& f) { return "$" + dollars(f.cost_up_microdollars); }},
+      {"cpu utilisation", [](const Figures& f) { return percent(f.utilisation_millionths); }},
+      {"wait mean", [](const Figures& f) { return fleet::span_of(f.wait_mean_ns); }},
+      {"wait p95", [](const Figures& f) { return fleet::span_of(f.wait_p95_ns); }},
+      {"succeeded", [](const Figures& f) { return std::to_string(f.succeeded); }},
+      {"failed", [](const Figures& f) { return std::to_string(f.failed); }},
+      {"cancelled", [](const Figures& f) { return std::to_string(f.cancelled); }},
+      {"skipped", [](const Figures& f) { return std::to_string(f.skipped); }},
+      {"unfinished", [](const Figures& f) { return std::to_string(f.unfinished); }},
+      {"refused", [](const Figures& f) { return std::to_string(f.refused); }},
+      {"decisions", [](const Figures& f) { return std::to_string(f.records); }},
+  };
+  // A policy is too long for a heading: policies are numbered, and listed below the table.
+  std::vector<std::string> heads{""};
+  std::string policies;
+  for (std::size_t i = 0; i < replay.courses.size(); ++i) {
+    const Course& course = replay.courses[i];
+    const std::string number = "policy " + std::to_string(i - 1);
+    heads.push_back(course.policy.empty() ? course.name : number);
+    if (!course.policy.empty()) policies += number + ": " + course.name + "\n";
+  }
+  Table table(Table::Align::kRight);
+  table.row(std::move(heads));
+  for (const auto& [name, cell] : rows) {
+    std::vector<std::string> cells{name};
+    for (const Course& course : replay.courses) cells.push_back(cell(course.figures));
+    table.row(std::move(cells));
+  }
+  return table.text() + (policies.empty() ? "" : "\n" + policies);
+}
+
+}  // namespace
+
+void TableOutput::version(std::string_view version) { print_line("rota " + std::string(version)); }
+
+void TableOutput::settings(const Settings& settings) { print(settings.to_text()); }
+
+void TableOutput::validation(const std::string& file, const Result<Loaded>& loaded) {
+  if (!loaded.ok()) return print_error(loaded.error());
+  const model::WorkflowSpec& spec = loaded->spec;
+  print_line(file + ": '" + spec.name + "' is valid: " + counted(spec.stages.size(), "stage") + ", " +
+             counted(count_tasks(spec), "task"));
+}
+
+void TableOutput::graph(const model::WorkflowSpec& spec, GraphFormat format) {
+  switch (format) {
+    case GraphFormat::kText:
+      return print(text_graph(spec));
+    case GraphFormat::kMermaid:
+    case GraphFormat::kDot:
+      return print(drawn_graph(spec, format == GraphFormat::kMermaid));
+    case GraphFormat::kJson:
+      return JsonOutput(out()).graph(spec, format);
+  }
+}
+
+void TableOutput::plan(const model::WorkflowSpec& spec, const std::vector<model::WorkerSpec>& workers) {
+  print_line(spec.name + ": " + counted(spec.stages.size(), "stage") + ", " + counted(count_tasks(spec), "task"));
+  for (const model::Stage& stage : spec.stages) print_line(plan_line(spec, stage));
+  for (const model::WorkerSpec& worker : workers) {
+    print_line("worker " + worker.name + ": " + model::to_text(worker.resources));
+  }
+  print_line("nothing was run (--dry-run)");
+}
+
+void TableOutput::explanation(const fleet::Explanation& explanation) {
+  print_line(explanation.sentence);
+  for (const fleet::Fact& fact : explanation.facts) print_line("  " + fact.key + ": " + printable(fact.value, 2000));
+}
+
+void TableOutput::replay(const Replay& replay) {
+  print_line((replay.verified
+                  ? "Verified: " + std::to_string(replay.records) + " records, each decided again with the same result"
+                  : "Applied " + std::to_string(replay.records) + " records without verifying them") +
+             "; the hash of the final state is " + replay.hash + ".");
+  if (replay.compacted == 0) return print("\n" + figures_table(replay));
+  print_line("It started at a snapshot: the " + std::to_string(replay.compacted) +
+             " records before it were compacted, so there are no figures.");
+}
+
+void TableOutput::trace_written(const std::string& path, std::size_t slices) {
+  print_line(path + ": " + counted(slices, "slice") + ". Open it at https://ui.perfetto.dev");
+}
+
+void TableOutput::log_line(const LogOwner& owner, std::string_view line) {
+  print_line(owner.name + " | " + std::string(line));
+}
+
+void TableOutput::log_path(const LogOwner& /*owner*/, const std::string& path) { print_line(path); }
+
+void TableOutput::log_note(const LogOwner& /*owner*/, const std::string& text) { note(text); }
+
+std::unique_ptr<RunView> TableOutput::run_view() {
+  return ::isatty(::fileno(out())) == 1 ? make_live_view(out()) : make_plain_view(out());
+}
+
+void QuietOutput::validation(const std::string& /*file*/, const Result<Loaded>& loaded) {
+  if (!loaded.ok()) print_error(loaded.error());
+}
+
+}  // namespace rota::cli

@@ -1,0 +1,28 @@
+#include "cli/subcommands.h"
+
+namespace rota::cli {
+
+std::vector<Subcommand> subcommands() {
+  std::vector<Subcommand> all;
+  all.push_back(run_subcommand());
+  all.push_back(validate_subcommand());
+  all.push_back(graph_subcommand());
+  all.push_back(status_subcommand());
+  all.push_back(logs_subcommand());
+  all.push_back(explain_subcommand());
+  all.push_back(trace_subcommand());
+  all.push_back(replay_subcommand());
+  all.push_back(config_subcommand());
+  all.push_back(completion_subcommand());
+  all.push_back(version_subcommand());
+  all.push_back(help_page_subcommand());
+  return all;
+}
+
+std::vector<Subcommand> listed_subcommands() {
+  std::vector<Subcommand> all = subcommands();
+  std::erase_if(all, [](const Subcommand& each) { return each.hidden; });
+  return all;
+}
+
+}  // namespace rota::cli

@@ -1,0 +1,28 @@
+// The subcommands of `rota`; each is described in its own cmd_*.cc.
+#pragma once
+
+#include <vector>
+
+#include "cli/subcommand.h"
+
+namespace rota::cli {
+
+[[nodiscard]] Subcommand run_subcommand();
+[[nodiscard]] Subcommand validate_subcommand();
+[[nodiscard]] Subcommand graph_subcommand();
+[[nodiscard]] Subcommand status_subcommand();
+[[nodiscard]] Subcommand logs_subcommand();
+[[nodiscard]] Subcommand explain_subcommand();
+[[nodiscard]] Subcommand trace_subcommand();
+[[nodiscard]] Subcommand replay_subcommand();
+[[nodiscard]] Subcommand config_subcommand();
+[[nodiscard]] Subcommand completion_subcommand();
+[[nodiscard]] Subcommand version_subcommand();
+[[nodiscard]] Subcommand help_page_subcommand();
+
+// All of them, hidden ones included, in the order of the help.
+[[nodiscard]] std::vector<Subcommand> subcommands();
+// Those that the help, the pages and the completions list.
+[[nodiscard]] std::vector<Subcommand> listed_subcommands();
+
+}  // namespace rota::cli

@@ -1,6 +1,7 @@
 #include "cli/run_report.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "cli/timeline.h"
 #include "fleet/names.h"
@@ -105,11 +106,13 @@ CriticalPath critical_path(const RunReport& report) {
   constexpr std::uint32_t kNone = ~0U;
   const std::size_t stages = report.needs.size();
   const auto ran = [&](const TaskRow& task) {
-    return task.started_ns > 0 && task.ended_ns > report.begin_ns && task.started_ns < report.end_ns;
+    return task.started_ns > 0 && task.ended_ns > report.begin_ns && task.started_ns <= report.end_ns;
   };
   const auto later = [&](std::uint32_t a, std::uint32_t b) {
     if (a == kNone || b == kNone) return a == kNone ? b : a;
-    return report.tasks[b].ended_ns > report.tasks[a].ended_ns ? b : a;
+    const TaskRow& first = report.tasks[a];
+    const TaskRow& second = report.tasks[b];
+    return std::pair(second.ended_ns, second.started_ns) >= std::pair(first.ended_ns, first.started_ns) ? b : a;
   };
   // The task of each stage that ended last; of a stage in which none ran, later the last one of the stages that it
   // needs.

@@ -1,6 +1,7 @@
 #include "cli/run_report.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "cli/timeline.h"
 #include "fleet/names.h"
@@ -86,7 +87,11 @@ RunReport report_of(const fleet::State& state, model::WorkflowId id, std::int64_
     row.last_attempt = task.attempt;
     set_times(row, task, now_ns, timeline);
     const fleet::Worker* worker = row.started_ns > 0 ? state.find(task.worker) : nullptr;
-    if (worker != nullptr) row.worker = worker->spec.name;
+    if (worker != nullptr) {
+      row.worker = worker->spec.name;
+    } else if (row.started_ns > 0 && timeline != nullptr) {
+      row.worker = timeline->worker_name(task.worker);  // The worker has left since.
+    }
     if (task.extra != nullptr) {
       row.message = task.extra->message;
       row.cached = task.extra->reused && task.state == TaskState::kSucceeded;
@@ -101,11 +106,13 @@ CriticalPath critical_path(const RunReport& report) {
   constexpr std::uint32_t kNone = ~0U;
   const std::size_t stages = report.needs.size();
   const auto ran = [&](const TaskRow& task) {
-    return task.started_ns > 0 && task.ended_ns > report.begin_ns && task.started_ns < report.end_ns;
+    return task.started_ns > 0 && task.ended_ns > report.begin_ns && task.started_ns <= report.end_ns;
   };
   const auto later = [&](std::uint32_t a, std::uint32_t b) {
     if (a == kNone || b == kNone) return a == kNone ? b : a;
-    return report.tasks[b].ended_ns > report.tasks[a].ended_ns ? b : a;
+    const TaskRow& first = report.tasks[a];
+    const TaskRow& second = report.tasks[b];
+    return std::pair(second.ended_ns, second.started_ns) >= std::pair(first.ended_ns, first.started_ns) ? b : a;
   };
   // The task of each stage that ended last; of a stage in which none ran, later the last one of the stages that it
   // needs.

@@ -17,6 +17,7 @@
 #include "fiber/trace.h"
 #include "fiber/waiting.h"
 #include "rota/assert.h"
+#include "rota/clock.h"
 #include "rota/fiber/nursery.h"
 #include "rota/fiber/time.h"
 
@@ -483,6 +484,20 @@ Stats Runtime::stats() const {
 std::chrono::nanoseconds now() {
   ThreadWorker* worker = current_worker();
   return std::chrono::nanoseconds(worker == nullptr ? steady_now() : worker->runtime->now());
+}
+
+std::chrono::nanoseconds wall_offset() {
+  std::chrono::nanoseconds offset{};
+  auto shortest = std::chrono::nanoseconds::max();
+  for (int i = 0; i < 5; ++i) {
+    const std::chrono::nanoseconds before = now();
+    const std::chrono::nanoseconds wall = system_clock().wall().time_since_epoch();
+    const std::chrono::nanoseconds after = now();
+    if (after - before >= shortest) continue;
+    shortest = after - before;
+    offset = wall - (before + shortest / 2);
+  }
+  return offset;
 }
 
 Result<void> sleep_until(std::chrono::nanoseconds time) {

@@ -145,8 +145,10 @@ Result<void> Host::Body::look(Inspection inspection) {
 
 Result<void> Host::Body::run() {
   ROTA_TRY_ASSIGN(Recovered recovered, recover(ledger));
-  const std::int64_t wall = options.wall_ns ? *options.wall_ns : system_clock().wall().time_since_epoch().count();
-  wall_offset_ns = std::max(wall, recovered.brain.state().time_ns()) - fiber::now().count();
+  // Time never goes back behind the latest record.
+  const std::int64_t now_ns = fiber::now().count();
+  wall_offset_ns = std::max(options.wall_ns ? *options.wall_ns - now_ns : fiber::wall_offset().count(),
+                            recovered.brain.state().time_ns() - now_ns);
   ROTA_TRY(bus.rewind());
   Decider decider(options, std::move(recovered));
   try {

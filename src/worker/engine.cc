@@ -67,7 +67,7 @@ Result<void> Engine::run(bus::WorkerEnd& bus, const Surroundings& surroundings) 
       return Error{ErrorCode::kFailedPrecondition, "this worker has run already; make a new one"};
     }
     surroundings_ = surroundings;
-    clock_.offset_ns = surroundings.wall_ns - fiber::now().count();
+    clock_.offset_ns = surroundings.wall_offset_ns;
   }
   try {
     fiber::with_scope([&](fiber::Nursery& nursery) { serve(bus, nursery); });

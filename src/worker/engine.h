@@ -40,9 +40,9 @@ namespace rota::worker {
 
 // What an engine takes from its surroundings.
 struct Surroundings {
-  Executor* executor = nullptr;  // Null: the worker runs no programs.
-  ResultCache* cache = nullptr;  // Null: no results are kept.
-  std::int64_t wall_ns = 0;      // Wall time when run() starts.
+  Executor* executor = nullptr;     // Null: the worker runs no programs.
+  ResultCache* cache = nullptr;     // Null: no results are kept.
+  std::int64_t wall_offset_ns = 0;  // Wall time minus fiber::now().
   model::Incarnation incarnation{};
 };
 

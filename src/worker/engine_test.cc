@@ -38,7 +38,8 @@ void with_engine(std::map<std::string, FakeProgram> programs, Body&& body,
     Engine engine(options);
     fiber::with_scope([&](fiber::Nursery& n) {
       n.launch([&] {
-        const Surroundings surroundings{.executor = &executor, .wall_ns = kWall, .incarnation = kLife};
+        const Surroundings surroundings{
+            .executor = &executor, .wall_offset_ns = kWall - fiber::now().count(), .incarnation = kLife};
         EXPECT_TRUE(engine.run(*end, surroundings).ok());
       });
       Host host(bus, "w");
@@ -322,7 +323,11 @@ TEST(Engine, IsDeterministic) {
       Engine engine(handlers_only());
       fiber::with_scope([&](fiber::Nursery& n) {
         n.launch([&] {
-          EXPECT_TRUE(engine.run(*end, {.executor = &executor, .wall_ns = kWall, .incarnation = kLife}).ok());
+          EXPECT_TRUE(
+              engine
+                  .run(*end,
+                       {.executor = &executor, .wall_offset_ns = kWall - fiber::now().count(), .incarnation = kLife})
+                  .ok());
         });
         Host host(bus, "w");
         const char* const names[] = {"a", "b", "c"};

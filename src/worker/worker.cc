@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "base/json_text.h"
 #include "base/sync.h"
-#include "rota/clock.h"
+#include "rota/fiber/time.h"
 #include "worker/engine.h"
 #include "worker/process_executor.h"
 
@@ -74,12 +74,13 @@ Result<void> Worker::run(bus::WorkerEnd& bus) {
                                                    .stream_output = options.stream_output,
                                                    .has_devices = !options.spec.resources.gpus.empty()}));
   }
-  const std::int64_t wall_ns = options.wall_ns ? *options.wall_ns : system_clock().wall().time_since_epoch().count();
-  return parts_->engine.run(bus,
-                            {.executor = parts_->executor.get(),
-                             .cache = parts_->cache.get(),
-                             .wall_ns = wall_ns,
-                             .incarnation = options.incarnation ? *options.incarnation : make_incarnation(wall_ns)});
+  const std::int64_t now_ns = fiber::now().count();
+  const std::int64_t offset_ns = options.wall_ns ? *options.wall_ns - now_ns : fiber::wall_offset().count();
+  return parts_->engine.run(
+      bus, {.executor = parts_->executor.get(),
+            .cache = parts_->cache.get(),
+            .wall_offset_ns = offset_ns,
+            .incarnation = options.incarnation ? *options.incarnation : make_incarnation(offset_ns + now_ns)});
 }
 
 void Worker::stop() { parts_->engine.stop(); }

@@ -98,7 +98,7 @@ class Times(RunCase):
         ran = [task["name"] for task in summary["tasks"] if task["attempts"] > 0]
         self.assertEqual(len(ran), 1, ran)
         self.assertEqual({task["state"] for task in summary["tasks"]}, {"cancelled"})
-        self.assertRegex(self.rota("status", "w.yaml").stdout, r"z +cancelled +0 +- +- +-\n")
+        self.assertRegex(self.rota("status", "w.yaml").stdout, r"a\[1\] +cancelled +0 +- +- +-\n")
 
     # C-1: of a run that was resumed, elapsed time and critical path are about the time since then.
     def test_a_resumed_run(self):

@@ -43,5 +43,9 @@ Result<void> sleep_for(std::chrono::nanoseconds duration);
 Result<void> sleep_until(std::chrono::nanoseconds time);
 // The runtime's clock: monotonic; virtual in deterministic mode.
 [[nodiscard]] std::chrono::nanoseconds now();
+// The wall time (since the epoch) minus now(). Both clocks are read several times, so that a preempted thread does not
+// falsify the difference. In deterministic mode the result depends on the real clock: give the wall time yourself
+// there.
+[[nodiscard]] std::chrono::nanoseconds wall_offset();
 
 }  // namespace rota::fiber

@@ -20,7 +20,8 @@ constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 // --- The naive model: one unit of a resource after the other. ---
 
 std::map<std::string, std::int64_t> as_map(const Amounts& amounts) {
-  std::map<std::string, std::int64_t> all = {{"/cpu", amounts.cpu_millis}, {"/memory", amounts.memory_bytes}};
+  std::map<std::string, std::int64_t> all;
+  for (const AmountKind& kind : kAmountKinds) all["/" + std::string(kind.name)] = amounts.*kind.member;
   for (const NamedAmount& entry : amounts.named) all[entry.name] = entry.count;
   return all;
 }
@@ -53,8 +54,7 @@ std::vector<NamedAmount> any_named() {
 
 Resources any_resources() {
   Resources resources;
-  resources.cpu_millis = *rc::gen::inRange<std::int64_t>(0, 6) * 1000;
-  resources.memory_bytes = *rc::gen::inRange<std::int64_t>(0, 6) * kGiB;
+  for (const AmountKind& kind : kAmountKinds) resources.*kind.member = *rc::gen::inRange<std::int64_t>(0, 6) * 1000;
   resources.named = any_named();
   const int devices = *rc::gen::inRange(0, 5);
   for (int i = 0; i < devices; ++i) {
@@ -66,8 +66,7 @@ Resources any_resources() {
 
 ResourceRequest any_request() {
   ResourceRequest request;
-  request.cpu_millis = *rc::gen::inRange<std::int64_t>(0, 5) * 500;
-  request.memory_bytes = *rc::gen::inRange<std::int64_t>(0, 4) * kGiB;
+  for (const AmountKind& kind : kAmountKinds) request.*kind.member = *rc::gen::inRange<std::int64_t>(0, 5) * 500;
   request.named = any_named();
   request.gpu.count = *rc::gen::inRange<std::int64_t>(0, 3);
   request.gpu.model = *rc::gen::element<std::string>("", "h100");
@@ -122,8 +121,8 @@ TEST(ResourcesTest, CountIsHowOftenItFits) {
       used.add(resources.allot(request, used));
       ++fitted;
     }
-    const bool limited =
-        request.cpu_millis > 0 || request.memory_bytes > 0 || !request.named.empty() || request.gpu.count > 0;
+    bool limited = !request.named.empty() || request.gpu.count > 0;
+    for (const AmountKind& kind : kAmountKinds) limited = limited || request.*kind.member > 0;
     RC_ASSERT(count == (limited || fitted == 0 ? fitted : Resources::kMany));
     if (fitted > 0 && limited) RC_ASSERT(resources.allot(request, {}, fitted) == used);
   }));

@@ -42,10 +42,7 @@ struct Amounts {
   // REQUIRES: `less` was added before.
   void subtract(const Amounts& less);
   // True if `need` fits into this together with `used`. An amount that this does not have counts as 0.
-  [[nodiscard]] bool fits(const Amounts& need, const Amounts& used) const {
-    return need.cpu_millis <= cpu_millis - used.cpu_millis && need.memory_bytes <= memory_bytes - used.memory_bytes &&
-           (need.named.empty() || named_fits(need, used));
-  }
+  [[nodiscard]] bool fits(const Amounts& need, const Amounts& used) const;
   // How much of the named resource this has.
   [[nodiscard]] std::int64_t count_of(std::string_view name) const;
   // True if `named` is as described above: names are given, unique and sorted; counts are above 0.
@@ -66,6 +63,13 @@ inline constexpr std::array kAmountKinds = {
     AmountKind{"cpu", AmountUnit::kThousandths, &Amounts::cpu_millis},
     AmountKind{"memory", AmountUnit::kBytes, &Amounts::memory_bytes},
 };
+
+inline bool Amounts::fits(const Amounts& need, const Amounts& used) const {
+  for (const AmountKind& kind : kAmountKinds) {
+    if (need.*kind.member > this->*kind.member - used.*kind.member) return false;
+  }
+  return need.named.empty() || named_fits(need, used);
+}
 
 // A device of a worker. A worker has at most kMostDevices; a set of them is a number, bit i for device i.
 struct Device {

@@ -72,7 +72,7 @@ void Timeline::see(const fleet::Record& record, const fleet::State& state) {
           said ? reported->outcome.message : "");
     }
   }
-  const Ready now{record.wall_ns, static_cast<std::int64_t>(state.board().ready())};
+  const Ready now{record.wall_ns, static_cast<std::int64_t>(state.ready_tasks())};
   if (!ready_.empty() && ready_.back().count == now.count) return;
   if (!ready_.empty() && ready_.back().at_ns == now.at_ns) ready_.pop_back();
   ready_.push_back(now);

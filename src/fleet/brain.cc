@@ -66,7 +66,7 @@ Result<void> Brain::apply(const Record& record) {
   const Globals& globals = state_.globals();
   if (record.index != globals.index + 1) {
     return Error{ErrorCode::kCorrupt,
-                 "record " + std::to_string(record.index) + " follows record " + std::to_string(globals.index)};
+                 "record " + std::to_string(record.index) + " cannot follow record " + std::to_string(globals.index)};
   }
   if (record.prior != hash_) {
     return Error{ErrorCode::kCorrupt, "record " + std::to_string(record.index) +
@@ -75,7 +75,7 @@ Result<void> Brain::apply(const Record& record) {
   }
   state_.begin(record.index, record.logical, record.wall_ns, record.command);
   for (const Event& event : record.events) state_.apply(event, record.command);
-  state_.board().prune(state_);
+  state_.placement().drop_stale(state_);
   state_.end();
   hash_ = state_.hash();
   seen_ns_ = std::max(seen_ns_, record.wall_ns);
@@ -97,7 +97,7 @@ Result<void> Brain::verify(const Record& record) {
     return Error{ErrorCode::kConflict, where + " would be refused now: " + result.error().message};
   }
   if (again.index != record.index) {
-    return Error{ErrorCode::kConflict, where + " would lead to nothing now"};
+    return Error{ErrorCode::kConflict, where + " would have no events now"};
   }
   std::string then_bytes;
   std::string now_bytes;

@@ -1,4 +1,4 @@
-// The brain against random fleets: what must hold whatever happens.
+// The brain with random fleets: properties that always hold.
 #include "fleet/brain.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ std::uint64_t seeds() {
 RandomFleet::Options options_of(std::uint64_t seed) {
   RandomFleet::Options options;
   options.workers = static_cast<std::uint32_t>(1 + seed % 6);
-  options.policy.mode = static_cast<DispatchMode>(seed % 4);
+  options.policy.mode = static_cast<DispatchMode>(seed % enumerator_count<DispatchMode>);
   options.policy.selection = static_cast<Selection>(seed / 4 % 7);
   options.policy.max_queue_per_worker = seed % 3;
   options.policy.preemption = seed % 2 == 0;
@@ -36,7 +36,7 @@ RandomFleet::Options options_of(std::uint64_t seed) {
   return options;
 }
 
-// Independent of the brain's own bookkeeping: reads events alone.
+// Checks events alone, independently of the state.
 class Watcher {
  public:
   void see(const Record& record, const State& state) {
@@ -63,7 +63,7 @@ class Watcher {
   }
 
  private:
-  // U-1, B-16: a registration that comes twice costs nothing; one of another life takes everything from the worker.
+  // U-1, B-16: after a registration with the same incarnation the worker keeps its tasks.
   void see_lives(const Record& record) {
     const auto* command = std::get_if<RegisterWorker>(&record.command);
     if (command == nullptr) return;
@@ -112,7 +112,7 @@ std::string unfinished(const State& state) {
       if (graph::is_terminal(task.state)) continue;
       text += "\n  " + workflow.id_of(task).to_string() + " " + std::string(graph::to_string(task.state));
       if (task.shape == kNoShape) continue;
-      const Shape& shape = state.board().shape(task.shape);
+      const Shape& shape = state.placement().shape(task.shape);
       text += " live " + std::to_string(shape.live) + " start " + std::to_string(shape.start) + " gang " +
               std::to_string(shape.key.gang);
     }
@@ -208,7 +208,8 @@ TEST(Brain, TheSameLogGivesTheSameBytes) {
 // B-1: the same in every build; the fuzzer of the brain checks it for the other compiler.
 TEST(Brain, TheFrozenLog) { EXPECT_EQ(play_frozen_log(), kFrozenLog); }
 
-// B-21: whoever decides on from a snapshot decides the same: the board that is rebuilt is as good as the grown one.
+// B-21: a brain that is restored from a snapshot decides the same: the placement index that it rebuilds leads to the
+// same choices.
 TEST(Brain, DecidesTheSameAfterARestore) {
   for (std::uint64_t seed = 1; seed <= seeds() / 3; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -246,7 +247,7 @@ ReportEnded report_of(TaskId task, std::uint32_t attempt, AttemptEnd end) {
   return report;
 }
 
-// B-8: a policy of one's own, as docs/brain.md adds one: the worker with the most memory that nobody uses.
+// B-8: a selection function of the embedding program, as in docs/brain.md: the worker with the most free memory.
 WorkerId most_free_memory(const State& state, TaskId, const std::vector<WorkerId>& candidates) {
   const auto free = [&](WorkerId id) {
     return state.at(id).spec.resources.memory_bytes - state.at(id).used.memory_bytes;
@@ -286,6 +287,61 @@ TEST(Brain, ASelectionOfOnesOwn) {
   // Free: 4 16 8, 4 13 8, 4 10 8, 4 7 8, 4 7 5.
   EXPECT_EQ(places, "16 GiB, 16 GiB, 16 GiB, 8 GiB, 16 GiB, ");
 }
+
+// B-1, and the times that people see: those that the worker reported, bounded by what the brain knows.
+TEST(Brain, TimesOfAnAttemptAreThoseOfItsWorker) {
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  Brain brain;
+  WorkerSpec worker;
+  worker.name = "w";
+  worker.resources.cpu_millis = 1000;
+  SubmitWorkflow submission;
+  submission.workflow.templates = {program_template()};
+  submission.workflow.stages.resize(1);
+  submission.workflow.stages[0].name = "s";
+  struct Case {
+    std::int64_t started, ended;      // As reported, in seconds. The task is assigned at 100 and reported at 110.
+    std::int64_t shown, shown_ended;  // As kept.
+  };
+  for (const Case& each : {Case{102, 108, 102, 108}, Case{90, 95, 100, 100}, Case{120, 130, 110, 110},
+                           Case{105, 103, 105, 105}, Case{105, 0, 105, 110}, Case{0, 0, 0, 110}}) {
+    for (const AttemptEnd end : {AttemptEnd::kSucceeded, AttemptEnd::kFailed, AttemptEnd::kCancelled}) {
+      SCOPED_TRACE(std::to_string(each.started) + " " + std::string(to_string(end)));
+      Brain fresh;
+      ASSERT_TRUE(fresh.execute(RegisterWorker{worker, {}, Incarnation(1)}, 99 * kSecond).ok());
+      ASSERT_TRUE(fresh.execute(submission, 100 * kSecond).ok());
+      const TaskId id(WorkflowId(1), 0);
+      if (end == AttemptEnd::kCancelled) {
+        ASSERT_TRUE(fresh.execute(Control{Action::kCancel, {}, id}, 101 * kSecond).ok());
+      }
+      ReportEnded report = report_of(id, 1, end);
+      report.outcome.final = true;
+      report.outcome.started_ns = each.started * kSecond;
+      report.outcome.ended_ns = each.ended * kSecond;
+      ASSERT_TRUE(fresh.execute(report, 110 * kSecond).ok());
+      fresh.check_invariants();
+      const Task& task = fresh.state().at(id);
+      ASSERT_TRUE(graph::is_terminal(task.state));
+      EXPECT_EQ(task.assigned_ns, 100 * kSecond);
+      EXPECT_EQ(task.started_ns, each.shown * kSecond);
+      EXPECT_EQ(task.ended_ns, each.shown_ended * kSecond);
+    }
+  }
+  // A retry has no times until it ends.
+  ASSERT_TRUE(brain.execute(RegisterWorker{worker, {}, Incarnation(1)}, 99 * kSecond).ok());
+  ASSERT_TRUE(brain.execute(submission, 100 * kSecond).ok());
+  ReportEnded failure = report_of(TaskId(WorkflowId(1), 0), 1, AttemptEnd::kFailed);
+  failure.outcome.started_ns = failure.outcome.ended_ns = 105 * kSecond;
+  ASSERT_TRUE(brain.execute(failure, 110 * kSecond).ok());
+  const Task& retried = brain.state().at(TaskId(WorkflowId(1), 0));
+  EXPECT_EQ(retried.attempt, AttemptNumber(2));
+  EXPECT_EQ(retried.started_ns, 0);
+  EXPECT_EQ(retried.ended_ns, 0);
+  EXPECT_EQ(retried.assigned_ns, 110 * kSecond);
+}
+
+// P-10: the fields of a task fit into their 104 bytes; a million tasks are a normal workflow.
+TEST(Brain, ATaskIsSmall) { EXPECT_LE(sizeof(Task), 104U); }
 
 WorkflowSpec flow_of(std::vector<Stage> stages, TaskTemplate use = program_template()) {
   WorkflowSpec spec;
@@ -351,7 +407,7 @@ TEST(Brain, WhatMakesNoSenseIsRefused) {
       {SubmitWorkflow{"", flow_of({stage_of("a", {4})})}, "needs a stage that is not there"},
       {SubmitWorkflow{"", flow_of({stage_of("a", {}, {"[1]"})})}, "not a JSON object"},
       {SubmitWorkflow{"", flow_of({})}, "no stages"},
-      {SubmitWorkflow{"key", flow_of({stage_of("a")})}, "under the key 'key' already"},
+      {SubmitWorkflow{"key", flow_of({stage_of("a")})}, "with the key 'key' was submitted before"},
       {SubmitWorkflow{"", flow_of({stage_of("a")}, TaskTemplate())},
        "stage 'a': it has neither a program nor the type of a handler"},
       {SubmitWorkflow{"", flow_of({stage_of("a")}, both)},
@@ -378,7 +434,7 @@ TEST(Brain, WhatMakesNoSenseIsRefused) {
     EXPECT_EQ(brain.hash(), before);
     brain.check_invariants();
   }
-  // A late report is no mistake, and leads to nothing; a gang larger than the fleet is said at once and waits.
+  // A late report is not an error and has no effect; a gang that is larger than the fleet is reported at once.
   ASSERT_TRUE(brain.execute(WorkerLost{"w3", "gone"}, 4).ok());
   ASSERT_TRUE(brain.execute(RegisterWorker{RandomFleet(1, {}).worker(3), {}}, 5).ok());
   const Result<Record> late = brain.execute(report_of(a, 1, AttemptEnd::kSucceeded), 6);
@@ -393,7 +449,7 @@ TEST(Brain, WhatMakesNoSenseIsRefused) {
   EXPECT_EQ(std::get<PlacementWarned>(crowd->events[1]).requirement, "replicas: 100 together needed, room for 4");
 }
 
-// B-2: each record verifies, and one that was decided otherwise does not.
+// B-2: each record verifies, and a record with other events does not.
 TEST(Brain, VerifyDecidesAgain) {
   RandomFleet fleet(5, options_of(5));
   Brain brain;

@@ -1,4 +1,4 @@
-// What commands are checked with, in one way and with one sentence.
+// Checks of numbers in commands.
 #pragma once
 
 #include <cstdint>

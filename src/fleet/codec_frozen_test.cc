@@ -14,7 +14,7 @@ namespace rota::fleet {
 namespace {
 
 // Gives each field a value of its own: numbers count up in steps of 50 (so that some take two bytes), texts are their
-// number, lists have one element, bools are true, enums their last.
+// number, lists have one element, bools are true, enums are their second.
 class Filler {
  public:
   template <class T>
@@ -22,7 +22,7 @@ class Filler {
     if constexpr (std::is_same_v<T, bool>) {
       value = true;
     } else if constexpr (std::is_enum_v<T>) {
-      value = last_enumerator<T>;
+      value = static_cast<T>(1);
     } else if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) {
       value = -(number_ += 50);
     } else if constexpr (std::is_integral_v<T>) {

@@ -1,7 +1,7 @@
-// Commands: everything that the brain is told.
+// Commands: every input of the brain.
 //
-// Wall time is not in the commands but beside them, in the record: a command is decided at a time that is an input.
-// Reports come from workers at least once, late, twice or out of order; the attempt number tells which are still meant.
+// The wall time of a command is an input as well; it is in the record, beside the command. Reports of workers may
+// arrive twice, late or out of order: the attempt number tells which ones are current.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct SetPolicy {
   ROTA_FIELDS(policy)
 };
 
-// Time passes. Timers (heartbeats, backoffs, graces, the elastic coordinator) act on this command alone.
+// Time has passed. Timers (heartbeats, backoffs, grace periods, the elastic coordinator) fire on this command alone.
 struct Tick {
   static constexpr std::string_view kName = "Tick";
   ROTA_FIELDS()
@@ -51,14 +51,14 @@ struct Heartbeats {
   ROTA_FIELDS(workers)
 };
 
-// The worker takes no more tasks, ends what it runs, and is gone when that is done.
+// The worker takes no more tasks, and leaves when it has none.
 struct DrainWorker {
   static constexpr std::string_view kName = "DrainWorker";
   std::string worker{};
   ROTA_FIELDS(worker)
 };
 
-// Somebody knows that it is dead, without waiting for its heartbeat.
+// The worker is known to be dead; its heartbeat timeout need not pass.
 struct WorkerLost {
   static constexpr std::string_view kName = "WorkerLost";
   std::string worker{};
@@ -66,7 +66,7 @@ struct WorkerLost {
   ROTA_FIELDS(worker, reason)
 };
 
-// By hand; holds until undone by hand.
+// An operator enables or disables the worker; this holds until an operator changes it.
 struct SetWorkerEnabled {
   static constexpr std::string_view kName = "SetWorkerEnabled";
   std::string worker{};
@@ -74,7 +74,7 @@ struct SetWorkerEnabled {
   ROTA_FIELDS(worker, enabled)
 };
 
-// What the worker has in its caches now, beside what it is known to have.
+// Items that the worker has in its caches now, in addition to those that are known.
 struct ReportCaches {
   static constexpr std::string_view kName = "ReportCaches";
   std::string worker{};
@@ -84,13 +84,14 @@ struct ReportCaches {
 
 struct SubmitWorkflow {
   static constexpr std::string_view kName = "SubmitWorkflow";
-  // Given by the client, and unique if not empty: the same key again is AlreadyExists, so that a retry is safe.
+  // Given by the client, and unique unless it is empty: a second submission with it is refused with kAlreadyExists, so
+  // that a client can safely retry.
   std::string key{};
   WorkflowSpec workflow{};
   ROTA_FIELDS(key, workflow)
 };
 
-// What a person does to a whole workflow (task none) or to one task of it.
+// What a user does to one task, or, if that is none, to a whole workflow.
 enum class Action : std::uint8_t { kPause, kResume, kCancel, kRetry };
 ROTA_ENUM_NAMES(Action, kRetry, "pause", "resume", "cancel", "retry")
 struct Control {
@@ -143,7 +144,7 @@ struct ReportCheckpoint {
   ROTA_FIELDS(task, attempt, checkpoint)
 };
 
-// The assignment never reached its worker.
+// The assignment did not reach its worker.
 struct ReportUndeliverable {
   static constexpr std::string_view kName = "ReportUndeliverable";
   TaskId task{};
@@ -151,14 +152,14 @@ struct ReportUndeliverable {
   ROTA_FIELDS(task, attempt)
 };
 
-// Ended workflows are forgotten by themselves after a time; this does it now.
+// Forgets an ended workflow now, instead of after Policy::retention_ms.
 struct ForgetWorkflow {
   static constexpr std::string_view kName = "ForgetWorkflow";
   WorkflowId workflow{};
   ROTA_FIELDS(workflow)
 };
 
-// The place in this list is the number in the log: append, never reorder.
+// The position in this list is the number in the log: append, never reorder.
 using Command = std::variant<SetPolicy, Tick, RegisterWorker, Heartbeats, DrainWorker, WorkerLost, SetWorkerEnabled,
                              ReportCaches, SubmitWorkflow, Control, SetPriority, SetQuota, ReportEnded,
                              ReportCheckpoint, ReportUndeliverable, ForgetWorkflow>;

@@ -1,4 +1,4 @@
-// Commands about workers, policy and quotas, and what is submitted.
+// Commands about workers, policy, quotas and submissions.
 #include "fleet/decide.h"
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 
 #include "base/nearest.h"
 #include "fleet/check.h"
+#include "fleet/dispatch_mode.h"
 #include "fleet/placement.h"
 #include "rota/assert.h"
 
@@ -14,7 +15,7 @@ namespace rota::fleet {
 
 namespace {
 
-constexpr std::int64_t kMostCost = 9'000'000'000;  // 9,000 an hour.
+constexpr std::int64_t kMostCost = 9'000'000'000;  // 9,000 per hour.
 constexpr std::int64_t kMostMs = 1'000LL * 3600 * 24 * 365 * 100;
 
 Error invalid(std::string message) { return Error{ErrorCode::kInvalidArgument, std::move(message)}; }
@@ -92,7 +93,7 @@ Result<void> Decision::on(const SetPolicy& command) {
 }
 
 Result<void> Decision::on(const Tick&) {
-  // In an order that does not depend on when and why a timer was set: by what it is for.
+  // Sorted by kind and id, so that the order does not depend on when the timers were set.
   std::vector<Timer> fired = state_.fired();
   std::sort(fired.begin(), fired.end(),
             [](const Timer& a, const Timer& b) { return a.kind != b.kind ? a.kind < b.kind : a.id < b.id; });
@@ -118,16 +119,16 @@ Result<void> Decision::on(const RegisterWorker& command) {
   const WorkerId id = known->id;
   const bool same = known->spec == command.worker;
   if (known->lives_as(command.incarnation)) {
-    // The same process as before. If it describes itself in another way, that counts as soon as it runs nothing.
+    // The same process as before. If its spec has changed, that is accepted once it has no tasks.
     if (same || !known->executions.empty()) {
-      heard_again(*known);
+      heard_from(*known);
       if (!command.caches.empty()) emit(CachesReported{id});
       return {};
     }
   } else if (known->lived_as(command.incarnation)) {
-    return {};  // Late: it has restarted since.
+    return {};  // A late message: the worker has restarted since.
   }
-  // It restarted: what it ran is lost with it.
+  // It restarted: its tasks are lost.
   if (known->reachable && !known->executions.empty()) {
     emit(WorkerChanged{id, WorkerChange::kUnreachable});
     worker_gone(id);
@@ -136,12 +137,12 @@ Result<void> Decision::on(const RegisterWorker& command) {
     emit(WorkerRegistered{id});
     return {};
   }
-  emit(WorkerChanged{id, WorkerChange::kLeft});  // Another machine under the old name.
+  emit(WorkerChanged{id, WorkerChange::kLeft});  // Another machine has the name now.
   emit(WorkerRegistered{state_.globals().last_worker.next()});
   return {};
 }
 
-void Decision::heard_again(const Worker& worker) {
+void Decision::heard_from(const Worker& worker) {
   if (worker.reachable) {
     emit(WorkersSeen{{worker.id}});
   } else {
@@ -154,7 +155,7 @@ Result<void> Decision::on(const Heartbeats& command) {
   std::vector<WorkerId> back;
   for (const std::string& name : command.workers) {
     const Worker* worker = state_.find_worker(name);
-    if (worker == nullptr) continue;  // It will be told to register again.
+    if (worker == nullptr) continue;  // The host asks a worker that is not known here to register (RegisterAgain).
     (worker->reachable ? seen : back).push_back(worker->id);
   }
   for (std::vector<WorkerId>* ids : {&seen, &back}) {
@@ -209,24 +210,25 @@ Result<void> Decision::on(const SetQuota& command) {
 
 Result<void> Decision::on(const SubmitWorkflow& command) {
   if (!command.key.empty() && state_.find_key(command.key) != nullptr) {
-    return Error{ErrorCode::kAlreadyExists, "a workflow was submitted under the key '" + command.key + "' already"}
-        .with("workflow", state_.find_key(command.key)->id.to_string());
+    return Error{ErrorCode::kAlreadyExists, "a workflow with the key '" + command.key + "' was submitted before"}.with(
+        "workflow", state_.find_key(command.key)->id.to_string());
   }
-  // Backpressure (B-18): full with no workers at all.
+  // Backpressure (B-18). Without a worker the fleet counts as full.
   const Policy& policy = state_.policy();
   const std::int64_t capacity = state_.live_workers() * policy.backlog_per_worker;
   const auto queued = static_cast<std::int64_t>(std::min<std::uint64_t>(state_.unfinished_tasks(), 1ULL << 32));
   const std::int64_t usage = capacity == 0 ? kOne : std::min(kOne, queued * kOne / capacity);
   if (usage >= policy.reject_threshold) {
-    std::string message = capacity == 0 ? "no worker is there to take work"
-                                        : std::to_string(queued) + " tasks wait or run already, of " +
-                                              std::to_string(capacity) + " that the fleet may have";
+    std::string message = capacity == 0 ? "there is no worker"
+                                        : std::to_string(queued) + " tasks are waiting or running; the limit is " +
+                                              std::to_string(capacity);
     return Error{ErrorCode::kOverloaded, std::move(message) + "; try again in 5 s"}.with("retry_after_ms", "5000");
   }
-  ROTA_TRY(plan_workflow(command.workflow));
+  ROTA_TRY_ASSIGN(WorkflowPlan plan, plan_workflow(command.workflow));
+  state_.use_plan(std::move(plan));
   const WorkflowId id = state_.globals().last_workflow.next();
   emit(WorkflowAccepted{id, usage > kOne / 2});
-  // What no registered worker could ever run is said at once.
+  // Stages that no registered worker could ever run are reported at once.
   const Workflow& workflow = state_.at(id);
   std::vector<bool> checked(workflow.spec.templates.size());
   for (std::uint32_t i = 0; i < workflow.spec.stages.size(); ++i) {
@@ -234,15 +236,15 @@ Result<void> Decision::on(const SubmitWorkflow& command) {
     const TaskTemplate& form = workflow.spec.templates[use];
     if (checked[use] && !form.gang) continue;
     checked[use] = true;
-    const Nearest near = nearest_worker(state_, form.needs, needed_handler(form.spec));
-    if (!near.lacks.empty() && policy.mode != DispatchMode::kStaticRoundRobin) {
+    const Nearest near = nearest_worker(state_, checked_requirements(state_, form), needed_handler(form.spec));
+    if (!near.lacks.empty()) {
       emit(PlacementWarned{id, i, near.lacks, near.worker});
       continue;
     }
     if (!form.gang) continue;
-    // All replicas at once, on a fleet with nothing else to do.
-    const std::int64_t room =
-        state_.board().room_for(state_, Board::key_of(state_, workflow, workflow.tasks[workflow.stages[i].first]));
+    // An idle fleet must have room for the whole gang.
+    const std::int64_t room = state_.placement().room_for(
+        state_, PlacementIndex::key_of(state_, workflow, workflow.tasks[workflow.stages[i].first]));
     if (room < workflow.stages[i].count) {
       emit(PlacementWarned{id, i,
                            "replicas: " + std::to_string(workflow.stages[i].count) + " together needed, room for " +

@@ -1,7 +1,7 @@
-// decide: what follows from a command, in the state that there is.
+// Decision: the events that follow from a command in a state.
 //
-// Pure: a function of the state and the command. An event is applied as soon as it is decided, so that the next choice
-// of the same command sees it: two tasks that become ready at once do not both get the last worker.
+// Pure: a function of the state and the command. Each event is applied as soon as it is decided, so that the next
+// choice of the same command sees it: two tasks that become ready at once do not both get the last free worker.
 //
 // A command is refused before its first event, or not at all.
 #pragma once
@@ -21,9 +21,9 @@ class Decision {
   // REQUIRES: state.begin() for the command.
   Decision(State& state, const Command& command, Events& events) : state_(state), command_(command), events_(events) {}
 
-  // The command's own events; an error refuses it, and then nothing has changed.
+  // Decides the events of the command itself. An error refuses the command; then nothing has changed.
   Result<void> run();
-  // Then all that follows: assignments, ends of workflows, ... until there is nothing more to do.
+  // Decides all that follows from the new state (assignments, ends of workflows, ...), until nothing is left to do.
   void settle();
 
  private:
@@ -57,8 +57,8 @@ class Decision {
   void stopped(TaskId id);
   void cancel(TaskId id, TaskId root);
   void worker_gone(WorkerId id);
-  // It is there, and has all that it had.
-  void heard_again(const Worker& worker);
+  // The worker sent a message and still has its tasks.
+  void heard_from(const Worker& worker);
 
   // decide_control.cc
   void control(const Workflow& workflow, TaskId id, Action action);
@@ -88,7 +88,7 @@ class Decision {
   Events& events_;
 };
 
-// What `text` is called in messages: "no worker is called 'x'; the nearest is 'y'".
+// kNotFound: "no worker is called 'x'; did you mean 'y'?"
 [[nodiscard]] Error no_worker_called(const State& state, std::string_view name);
 
 }  // namespace rota::fleet

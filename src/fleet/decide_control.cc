@@ -1,4 +1,4 @@
-// What people do to tasks and workflows: pause, resume, cancel, retry, priorities.
+// Commands of users about tasks and workflows: pause, resume, cancel, retry, priorities.
 #include <string>
 
 #include "fleet/decide.h"
@@ -74,7 +74,7 @@ void Decision::control(const Workflow& workflow, TaskId id, Action action) {
   }
 }
 
-// A task that the stage needs and that will not succeed by itself any more.
+// A task that the stage needs and that failed or was cancelled; none if there is none.
 TaskId Decision::broken_need(const Workflow& workflow, std::uint32_t stage) const {
   for (const graph::TaskRef parent : workflow.dag.parents(graph::TaskRef(stage + 1))) {
     const StageState& range = workflow.stages[parent.value() - 1];
@@ -87,8 +87,8 @@ TaskId Decision::broken_need(const Workflow& workflow, std::uint32_t stage) cons
   return {};
 }
 
-// The task again (a gang as a whole; none: everything that did not succeed), and then, in the order of the graph, what
-// needs it, was cancelled because of others, and lacks nothing any more.
+// Requeues the task (for a gang: all its tasks; for none: every task that did not succeed). Then, in the order of the
+// graph, requeues what was cancelled because of it, if nothing else that it needs failed or was cancelled.
 void Decision::retry(const Workflow& workflow, TaskId id) {
   std::vector<std::uint32_t> stages(workflow.stages.size());
   for (std::uint32_t s = 0; s < stages.size(); ++s) stages[workflow.dag.order(graph::TaskRef(s + 1))] = s;

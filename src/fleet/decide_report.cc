@@ -1,4 +1,4 @@
-// What workers report, and what an attempt's end leads to.
+// Reports of workers, and what follows from the end of an attempt.
 #include <algorithm>
 #include <string>
 
@@ -40,7 +40,7 @@ RequeueReason reason_of(FailureKind kind) {
 
 }  // namespace
 
-// The task, if the report is about its current attempt; null for a late one, which is normal traffic.
+// The task, if the report is about its current attempt; null for a late report, which is not an error.
 Result<const Task*> Decision::reported(TaskId id, AttemptNumber attempt) {
   const Task* task = state_.find(id);
   if (task == nullptr) return Error{ErrorCode::kNotFound, "there is no task " + id.to_string()};
@@ -72,33 +72,33 @@ Result<void> Decision::on(const ReportEnded& command) {
       if (task->stopping) {
         stopped(command.task);
       } else {
-        end_attempt(command.task, FailureKind::kError, "it stopped without having been told to", false);
+        end_attempt(command.task, FailureKind::kError, "the task stopped without having been told to", false);
       }
       break;
   }
   return {};
 }
 
-// A result that cannot be kept makes the success a failure.
+// A success with an invalid result is a failure.
 void Decision::succeeded(const ReportEnded& report) {
   const std::string& result = report.outcome.result;
   const auto most = static_cast<std::size_t>(state_.policy().result_most_bytes);
   if (result.size() > most) {
     end_attempt(report.task, FailureKind::kError,
-                "its result has " + std::to_string(result.size()) + " bytes; allowed are " + std::to_string(most),
+                "the result has " + std::to_string(result.size()) + " bytes; the limit is " + std::to_string(most),
                 true);
     return;
   }
   if (!result.empty() && result != "null") {
     if (const Result<void> valid = json_validate(result); !valid.ok()) {
-      end_attempt(report.task, FailureKind::kError, "its result is not JSON: " + valid.error().message, true);
+      end_attempt(report.task, FailureKind::kError, "the result is not JSON: " + valid.error().message, true);
       return;
     }
   }
   emit(TaskSucceeded{report.task, report.attempt});
 }
 
-// It has stopped as it was told.
+// The task has stopped as it was told to.
 void Decision::stopped(TaskId id) {
   const Workflow& workflow = state_.at(id.workflow());
   const Task& task = workflow.tasks[id.index()];
@@ -116,7 +116,7 @@ void Decision::stopped(TaskId id) {
         const Task& other = workflow.tasks[t];
         if (other.state != TaskState::kFailed && other.state != TaskState::kCancelled) continue;
         const TaskId root = other.extra == nullptr ? TaskId() : other.extra->root;
-        cancel(id, root.is_none() ? TaskId(workflow.id, t) : root);  // The gang will never be whole again.
+        cancel(id, root.is_none() ? TaskId(workflow.id, t) : root);  // The gang can never be complete again.
         return;
       }
       emit(TaskRequeued{id, RequeueReason::kGang, 0, 0});
@@ -149,12 +149,12 @@ Result<void> Decision::on(const ReportUndeliverable& command) {
   return {};
 }
 
-// The attempt of a running task is over, without success.
+// The attempt of a running task ended without success.
 void Decision::end_attempt(TaskId id, FailureKind kind, const std::string& message, bool final) {
   const Workflow& workflow = state_.at(id.workflow());
   const Task& task = workflow.tasks[id.index()];
   const TaskTemplate& use = workflow.template_of(task);
-  // It was told to stop, and ended in its own way.
+  // It was told to stop: however it ended, it has stopped.
   if (task.stopping && task.stop != StopReason::kPreempt) {
     stopped(id);
     return;
@@ -164,7 +164,7 @@ void Decision::end_attempt(TaskId id, FailureKind kind, const std::string& messa
     return;
   }
   TaskRequeued requeued{id, reason_of(kind), 0, 0};
-  // A dead worker says nothing about the task: it goes to the front at once.
+  // The loss of a worker is not the task's fault: it is requeued without a backoff.
   if (kind != FailureKind::kWorkerLost) {
     if (const std::int64_t wait = backoff_ms(use.retry, task.spent); wait > 0) {
       requeued.not_before_ns = state_.time_ns() + wait * graph::kNsPerMs;
@@ -174,7 +174,7 @@ void Decision::end_attempt(TaskId id, FailureKind kind, const std::string& messa
     const std::int64_t asked =
         task.extra != nullptr && task.extra->memory_bytes > 0 ? task.extra->memory_bytes : use.needs.memory_bytes;
     std::int64_t largest = 0;
-    for (const Kind& kind_of : state_.board().kinds()) {
+    for (const Kind& kind_of : state_.placement().kinds()) {
       if (kind_of.live > 0) largest = std::max(largest, kind_of.spec.resources.memory_bytes);
     }
     const std::int64_t more =
@@ -185,7 +185,7 @@ void Decision::end_attempt(TaskId id, FailureKind kind, const std::string& messa
   if (use.gang) stop_gang(id);
 }
 
-// The others of a gang whose task ended its attempt: those that run are told to stop, and start again together.
+// A task of a gang ended its attempt: the others that run are told to stop, so that all start again together.
 void Decision::stop_gang(TaskId id) {
   const Workflow& workflow = state_.at(id.workflow());
   const StageState& stage = workflow.stages[workflow.tasks[id.index()].stage];
@@ -202,11 +202,11 @@ void Decision::fail(TaskId id, FailureKind kind, const std::string& message) {
   cascade(id);
 }
 
-// The root failed or was cancelled: everything that needs it, directly or not, can never run.
+// The root failed or was cancelled: cancels everything that needs it, directly or indirectly.
 void Decision::cascade(TaskId root) {
   const Workflow& workflow = state_.at(root.workflow());
   const Task& task = workflow.tasks[root.index()];
-  if (workflow.template_of(task).gang) {  // A gang that lacks one will never start, or must not go on.
+  if (workflow.template_of(task).gang) {  // Without one of its tasks the gang cannot run.
     stop_gang(root);
     const StageState& stage = workflow.stages[task.stage];
     for (std::uint32_t t = stage.first; t < stage.first + stage.count; ++t) {
@@ -239,7 +239,7 @@ void Decision::cascade(TaskId root) {
 
 void Decision::cancel(TaskId id, TaskId root) { emit(TaskCancelled{id, !root.is_none(), root}); }
 
-// It cannot be reached: what it ran is taken back, and what the dispatch mode gave it.
+// The worker cannot be reached: its tasks are requeued, and its bindings are dropped.
 void Decision::worker_gone(WorkerId id) {
   while (!state_.at(id).executions.empty()) {
     const TaskId task = state_.at(id).executions.front().members.front();
@@ -247,7 +247,7 @@ void Decision::worker_gone(WorkerId id) {
     if (state_.at(task).stopping) {
       stopped(task);
     } else {
-      end_attempt(task, FailureKind::kWorkerLost, "worker '" + state_.at(id).spec.name + "' is gone", false);
+      end_attempt(task, FailureKind::kWorkerLost, "worker '" + state_.at(id).spec.name + "' was lost", false);
     }
   }
   if (!state_.at(id).owner.is_none()) emit(BindingDropped{state_.at(id).owner, {}});

@@ -1,9 +1,10 @@
-// What happens because time has passed.
+// Decisions that follow from the passing of time.
 #include <algorithm>
 #include <string>
 #include <vector>
 
 #include "fleet/decide.h"
+#include "fleet/dispatch_mode.h"
 #include "fleet/placement.h"
 
 namespace rota::fleet {
@@ -24,7 +25,7 @@ void Decision::fire(const Timer& timer) {
       if (task != nullptr && task->state == TaskState::kQueued && task->due_ns() == timer.due_ns) emit(TaskReadied{id});
       return;
     }
-    case Timer::Kind::kGrace:  // All together: fire_graces().
+    case Timer::Kind::kGrace:  // fire_graces() handles all of them together.
       return;
     case Timer::Kind::kElastic:
       poll_elastic();
@@ -46,15 +47,15 @@ void Decision::fire(const Timer& timer) {
   }
 }
 
-// Tasks that no live worker could run, and that have waited long enough for one.
+// Fails tasks that no live worker could run for longer than the grace period.
 void Decision::fire_graces(const std::vector<ShapeRef>& shapes) {
   const std::int64_t grace = state_.policy().no_worker_grace_ms * graph::kNsPerMs;
   std::vector<TaskId> late;
-  state_.board().each_shape([&](ShapeRef ref, const Shape& shape) {
+  state_.placement().each_shape([&](ShapeRef ref, const Shape& shape) {
     if (std::find(shapes.begin(), shapes.end(), ref) == shapes.end() || shape.live > 0) return;
     std::int64_t gone = 0;
     for (std::size_t i = 0; i < shape.fits.size(); ++i) {
-      if (shape.fits[i].possible) gone = std::max(gone, state_.board().kinds()[i].gone_ns);
+      if (shape.fits[i].possible) gone = std::max(gone, state_.placement().kinds()[i].gone_ns);
     }
     const auto look = [&](const ReadyEntry& entry) {
       const Task* task = state_.find(entry.task);
@@ -62,56 +63,57 @@ void Decision::fire_graces(const std::vector<ShapeRef>& shapes) {
       if (std::max(task->since_ns, gone) + grace <= state_.time_ns()) late.push_back(entry.task);
     };
     for (const auto& [key, ready] : shape.classes) {
-      for (const ReadyEntry& entry : ready.run) look(entry);
-      for (const ReadyEntry& entry : ready.side) look(entry);
+      for (const ReadyEntry& entry : ready.queue) look(entry);
+      for (const ReadyEntry& entry : ready.stragglers) look(entry);
     }
   });
   std::sort(late.begin(), late.end());
   for (const TaskId id : late) {
     const Task& task = state_.at(id);
-    if (task.state != TaskState::kReady) continue;  // Cancelled because of one before it.
-    fail(id, FailureKind::kUnplaceable, unplaceable(state_.board().shape(task.shape).key));
+    if (task.state != TaskState::kReady) continue;  // It was cancelled because of a task before it.
+    fail(id, FailureKind::kUnplaceable, unplaceable(state_.placement().shape(task.shape).key));
   }
 }
 
 std::string Decision::unplaceable(const ShapeKey& key) const {
   const Nearest near = nearest_worker(state_, key.needs, key.handler);
   const std::string message = "no live worker can run it: ";
-  if (!key.pinned.empty()) return message + "worker '" + key.pinned + "' is not there";
-  if (near.worker.is_none()) return message + "there is none";
+  if (!key.pinned.empty()) return message + "worker '" + key.pinned + "' is not registered";
+  if (near.worker.is_none()) return message + "there is no live worker";
   if (!near.lacks.empty()) {
     return message + near.lacks + " (at '" + state_.at(near.worker).spec.name + "', which comes nearest)";
   }
   if (key.gang != 0) {
     return message + "all its replicas must start together, and there is room for " +
-           std::to_string(state_.board().room_for(state_, key)) + " of them";
+           std::to_string(state_.placement().room_for(state_, key)) + " of them";
   }
   return message + "the dispatch mode " + std::string(to_string(state_.policy().mode)) + " binds it to one that cannot";
 }
 
 namespace {
 
-// Ready tasks that nobody takes, all of one shape.
+// Ready tasks of one shape.
 struct Waiting {
   const Shape* shape;
   std::int64_t tasks;
 };
 
-// In the order of the shapes' keys: their numbers are an accident of history.
-std::vector<Waiting> waiting_tasks(const Board& board) {
+// Sorted by the keys of the shapes, because their numbers depend on the history of the process.
+std::vector<Waiting> waiting_tasks(const PlacementIndex& index) {
   std::vector<Waiting> list;
-  board.each_shape([&](ShapeRef, const Shape& shape) {
+  index.each_shape([&](ShapeRef, const Shape& shape) {
     if (shape.ready > 0) list.push_back({&shape, shape.ready});
   });
   std::sort(list.begin(), list.end(), [](const Waiting& a, const Waiting& b) { return a.shape->key < b.shape->key; });
   return list;
 }
 
-// Takes from `list` what the worker would run if it were enabled; false if that is nothing. What it still runs from
-// before counts. In modes that bind a worker it counts for one task: more may be bound elsewhere.
-bool take_waiting(const Worker& worker, DispatchMode mode, std::vector<Waiting>& list) {
+// Removes from `list` the tasks that the worker would start if it were enabled; false if there are none. Tasks that it
+// still runs hold their resources. In modes that bind tasks to workers it counts for one task: the others may be bound
+// to other workers.
+bool take_waiting(const Worker& worker, const DispatchRules& rules, std::vector<Waiting>& list) {
   const Resources& resources = worker.spec.resources;
-  const bool unchecked = mode == DispatchMode::kStaticRoundRobin;
+  const bool only_one = rules.binding != Binding::kNone || rules.one_task_per_worker;
   ResourceUse used = worker.used;
   bool any = false;
   for (Waiting& waiting : list) {
@@ -121,12 +123,12 @@ bool take_waiting(const Worker& worker, DispatchMode mode, std::vector<Waiting>&
     if (!key.only.is_none() && key.only != worker.id) continue;
     if (waiting.shape->spare_excluded && std::binary_search(key.excluded.begin(), key.excluded.end(), worker.id))
       continue;
-    std::int64_t count = mode == DispatchMode::kAdaptive ? waiting.tasks : std::min<std::int64_t>(waiting.tasks, 1);
-    if (!unchecked) count = std::min(count, resources.count(key.needs, used));
+    std::int64_t count = only_one ? std::min<std::int64_t>(waiting.tasks, 1) : waiting.tasks;
+    if (!rules.one_task_per_worker) count = std::min(count, resources.count(key.needs, used));
     if (count <= 0) continue;
     any = true;
     waiting.tasks -= count;
-    if (mode != DispatchMode::kAdaptive) break;
+    if (only_one) break;
     used.add(resources.allot(key.needs, used, count));
   }
   return any;
@@ -140,7 +142,7 @@ void Decision::poll_elastic() {
   const ElasticPolicy& elastic = state_.policy().elastic;
   if (!elastic.enable) return;
   emit(ElasticPolled());
-  const auto queue = static_cast<std::int64_t>(state_.board().ready());
+  const auto queue = static_cast<std::int64_t>(state_.placement().ready_tasks());
   const std::int64_t now = state_.time_ns();
   const auto cool = [&](const Worker& worker) {
     return worker.toggled_ns == 0 || worker.toggled_ns + elastic.cooldown_ms * graph::kNsPerMs <= now;
@@ -157,7 +159,7 @@ void Decision::poll_elastic() {
       change.push_back(&worker);
     }
   });
-  const auto& kinds = state_.board().kinds();
+  const auto& kinds = state_.placement().kinds();
   std::sort(change.begin(), change.end(), [&](const Worker* a, const Worker* b) {
     const std::int64_t x = kinds[a->kind].throughput;
     const std::int64_t y = kinds[b->kind].throughput;
@@ -165,9 +167,9 @@ void Decision::poll_elastic() {
     return grow ? a->id < b->id : a->id > b->id;
   });
   if (grow) {
-    std::vector<Waiting> waiting = waiting_tasks(state_.board());
-    const DispatchMode mode = state_.policy().mode;
-    std::erase_if(change, [&](const Worker* worker) { return !take_waiting(*worker, mode, waiting); });
+    std::vector<Waiting> waiting = waiting_tasks(state_.placement());
+    const DispatchRules& rules = dispatch_rules(state_);
+    std::erase_if(change, [&](const Worker* worker) { return !take_waiting(*worker, rules, waiting); });
   } else {
     const auto spare = static_cast<std::size_t>(std::max<std::int64_t>(0, active - elastic.least_active));
     change.resize(std::min(change.size(), spare));

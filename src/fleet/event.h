@@ -1,9 +1,8 @@
-// Events: everything that the brain decided. Applying the events of a log, in order, gives the state; nothing else
-// does.
+// Events: everything that the brain decided. The state is the result of applying the events of the log in order.
 //
-// An event may lean on the command that it came from (a submitted workflow, a result) instead of repeating it: both are
-// in one record, and apply() gets both. What follows from an event without a choice is not an event of its own: that
-// a success makes successors ready, that the last task ends a stage.
+// An event may refer to the command that it came from (a submitted workflow, a result) instead of repeating it: both
+// are in one record, and State::apply() gets both. What follows from an event without a choice has no event of its own:
+// for example that a success makes successors ready.
 #pragma once
 
 #include <cstdint>
@@ -35,10 +34,10 @@ struct WorkersSeen {
 };
 
 enum class WorkerChange : std::uint8_t {
-  kDraining,     // It asked to leave.
-  kLeft,         // It left, with nothing running.
-  kUnreachable,  // Its heartbeat is missing, or somebody knows that it is dead.
-  kBack,         // It was heard again.
+  kDraining,     // It takes no more tasks, and leaves when it has none.
+  kLeft,         // It left, without tasks.
+  kUnreachable,  // Its heartbeats are missing, or it was reported as lost.
+  kBack,         // It sent a message after it had been unreachable.
   kDisabledByHand,
   kEnabledByHand,
   kDisabledElastic,
@@ -66,17 +65,17 @@ struct WorkflowAccepted {
   ROTA_FIELDS(workflow, throttle)
 };
 
-// No worker that is registered now could ever run the stage. It waits for one, for the grace.
+// No worker that is registered now could ever run the stage. Its tasks wait for one during the grace period.
 struct PlacementWarned {
   static constexpr std::string_view kName = "PlacementWarned";
   WorkflowId workflow{};
   std::uint32_t stage = 0;
-  std::string requirement{};  // "gpu.memory: 80 GiB a device"
-  WorkerId nearest{};         // None, if there is no worker.
+  std::string requirement{};  // "memory: 64 GiB needed, 16 GiB available"
+  WorkerId nearest{};         // The worker that comes nearest; none if there is no worker.
   ROTA_FIELDS(workflow, stage, requirement, nearest)
 };
 
-// Its references and its condition were looked at, and it may run.
+// The task was examined, or its backoff is over: it may run.
 struct TaskReadied {
   static constexpr std::string_view kName = "TaskReadied";
   TaskId task{};
@@ -96,8 +95,8 @@ enum class Why : std::uint8_t {
   kResourceFit,  // available, required: cpu
   kAffinity,     // affinity
   kScore,        // score = (lambda * throughput - (1 - lambda) * cost) + jitter
-  kSticky,       // Its parent's weights are there.
-  kPinned,       // To a worker, by its spec, its workflow (static_worker) or its type (fixed_pipeline).
+  kSticky,       // The worker has the weights of the task's parent.
+  kPinned,       // Bound to the worker by its stage or by the dispatch mode.
   kFirstFit,
   kRoundRobin,
   kRandom,
@@ -105,7 +104,7 @@ enum class Why : std::uint8_t {
 };
 ROTA_ENUM_NAMES(Why, kCustom, "only_worker_available", "least_loaded", "resource_fit", "affinity", "score", "sticky",
                 "pinned", "first_fit", "round_robin", "random", "custom")
-// Why a task runs where it does (B-3). Which numbers mean something depends on `why`; the others are 0.
+// Why a task runs where it does (B-3). `why` decides which numbers are used; the others are 0.
 struct Reasoning {
   static constexpr bool kWritesEnumerators = true;
   Why why = Why::kOnlyWorkerAvailable;
@@ -136,7 +135,7 @@ struct TaskAssigned {
   ROTA_FIELDS(task, attempt, worker, devices, queued, members, reasoning)
 };
 
-// A task that was queued at its worker has what it needs now.
+// A task that was queued at its worker got its resources.
 struct TaskStarted {
   static constexpr std::string_view kName = "TaskStarted";
   TaskId task{};
@@ -164,11 +163,11 @@ enum class RequeueReason : std::uint8_t {
   kWorkerLost,
   kKilledForMemory,
   kTimedOut,
-  kPreempted,  // From here on: no attempt is spent.
+  kPreempted,  // Spends no attempt, as do the following.
   kUndeliverable,
-  kStickyWorkerBusy,  // Not sent anywhere: it waits for its parent's worker.
-  kGang,              // Another of its gang stopped.
-  kRetried,           // By hand.
+  kStickyWorkerBusy,  // It was not assigned: it waits for its parent's worker.
+  kGang,              // Another task of its gang stopped.
+  kRetried,           // By a user.
 };
 ROTA_ENUM_NAMES(RequeueReason, kRetried, "failed", "worker_lost", "killed_for_memory", "timed_out", "preempted",
                 "undeliverable", "sticky_worker_busy", "gang", "retried")
@@ -176,8 +175,8 @@ struct TaskRequeued {
   static constexpr std::string_view kName = "TaskRequeued";
   TaskId task{};
   RequeueReason reason = RequeueReason::kFailed;
-  std::int64_t not_before_ns = 0;  // Wall time; 0: at once.
-  std::int64_t memory_bytes = 0;   // What it asks for from now on; 0: as before.
+  std::int64_t not_before_ns = 0;  // Wall time of the next attempt; 0: at once.
+  std::int64_t memory_bytes = 0;   // What it requests from now on; 0: as before.
   ROTA_FIELDS(task, reason, not_before_ns, memory_bytes)
 };
 
@@ -200,14 +199,14 @@ struct TaskResumed {
   ROTA_FIELDS(task)
 };
 
-// A running task is to stop, and its worker will report that it has.
+// A running task is to stop. Its worker reports when it has.
 enum class StopReason : std::uint8_t { kCancel, kPreempt, kGang };
 ROTA_ENUM_NAMES(StopReason, kGang, "cancel", "preempt", "gang")
 struct StopRequested {
   static constexpr std::string_view kName = "StopRequested";
   TaskId task{};
   StopReason reason = StopReason::kCancel;
-  TaskId for_task{};  // Whose sake it is for.
+  TaskId for_task{};  // The task that needs the room, or whose gang stops.
   ROTA_FIELDS(task, reason, for_task)
 };
 
@@ -227,7 +226,7 @@ struct QuotaChanged {
   ROTA_FIELDS()
 };
 
-// A workflow or a type that a worker owned by the dispatch mode is free again: the worker is gone.
+// A workflow or a type is no longer bound to its worker, because that is gone.
 struct BindingDropped {
   static constexpr std::string_view kName = "BindingDropped";
   WorkflowId workflow{};
@@ -250,13 +249,13 @@ struct WorkflowForgotten {
   ROTA_FIELDS(workflow)
 };
 
-// The coordinator looked at the fleet; the next time is an interval later.
+// The elastic coordinator has acted; it acts again one interval later.
 struct ElasticPolled {
   static constexpr std::string_view kName = "ElasticPolled";
   ROTA_FIELDS()
 };
 
-// The place in this list is the number in the log: append, never reorder.
+// The position in this list is the number in the log: append, never reorder.
 using Event =
     std::variant<PolicyChanged, WorkerRegistered, WorkersSeen, WorkerChanged, CachesReported, WorkflowAccepted,
                  PlacementWarned, TaskReadied, TaskSkipped, TaskAssigned, TaskStarted, TaskSucceeded, TaskFailed,

@@ -1,4 +1,4 @@
-// Tasks that wait for others, run, or have ended. Those that are ready and wait for a place: explain_ready.cc.
+// Explains tasks that wait for other stages, run, or have ended. explain_ready.cc explains those that are ready.
 #include "fleet/explain.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace rota::fleet {
 
 namespace {
 
-constexpr std::size_t kMostNamed = 4;  // Of things that a sentence lists; the facts have all.
+constexpr std::size_t kMostNamed = 4;  // Of the stages that a sentence lists; the facts have all.
 
 std::string quoted(std::string_view text) { return "'" + printable(text) + "'"; }
 

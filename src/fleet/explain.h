@@ -2,11 +2,11 @@
 //
 //   "wf-3.0 (train) waits for room: 4 workers could run it: 3 are busy, 1 is disabled; it is 2nd of 7 ready tasks."
 //
-// Everything comes from the state, and the state comes from the log: for a past moment, apply the records up to it to a
-// Brain (explain_at()) and ask that. Why a task is where it is stands in the record of its assignment
-// (Task::assigned_in); whoever has the log hands that record in.
+// An explanation is derived from the state. For a past moment, explain_at() applies the records up to it to an empty
+// brain and explains that state. The reasoning of a placement is in the record of the assignment (Task::assigned_in); a
+// caller that has the log passes that event.
 //
-// Pure. The cost is that of one look at the workers and the ready tasks: for people, not for every decision.
+// Pure. An explanation visits all workers and all ready tasks: it is meant for people, not for every decision.
 // Thread safety: functions without state.
 #pragma once
 
@@ -27,22 +27,22 @@ namespace rota::fleet {
 enum class ExplainReason : std::uint8_t {
   // It waits.
   kNeeds,           // For stages that have not succeeded.
-  kPaused,          // For somebody to resume it.
+  kPaused,          // For a user to resume it.
   kBackoff,         // For the time of its next attempt.
-  kQuota,           // For its user to use less.
-  kUnplaceable,     // For a worker that could ever run it; it fails when the grace is over.
+  kQuota,           // For its user to hold less.
+  kUnplaceable,     // For a worker that could ever run it; it fails after the grace period.
   kGangIncomplete,  // For the others of its gang to be ready.
   kGangRoom,        // For room for its whole gang at once.
   kStickyWorker,    // For the worker that has its parent's weights.
   kPinnedWorker,    // For the worker that its stage names.
-  kWorkflowWorker,  // static_worker: for the worker of its workflow, or for one that belongs to no workflow.
-  kTypeWorker,      // fixed_pipeline: for the worker of its type.
-  kNoRoom,          // All that could run it are busy, disabled or on their way out.
-  kTurn,            // For nothing: it is looked at or placed with the next decision.
-  kQueuedAtWorker,  // It was sent, and waits there for what runs before it.
+  kWorkflowWorker,  // For the worker that its workflow is bound to, or for one that no workflow is bound to.
+  kTypeWorker,      // For the worker that its type is bound to.
+  kNoRoom,          // All workers that could run it are busy, disabled, draining or unreachable.
+  kTurn,            // For nothing: the next decision examines or places it.
+  kQueuedAtWorker,  // It was sent to its worker, and waits there for tasks before it.
   // It runs.
   kRunning,
-  kStopping,  // It was told to stop, and its worker has not said yet that it has.
+  kStopping,  // It was told to stop, and its worker has not reported that it has.
   // It ended.
   kSucceeded,
   kSkipped,
@@ -67,15 +67,14 @@ struct Explanation {
   ExplainReason reason = ExplainReason::kNeeds;
   std::int64_t at_ns = 0;
   std::string sentence{};
-  std::vector<Fact> facts{};  // In the order in which a person would ask; keys may repeat ("needs").
+  std::vector<Fact> facts{};  // The most important first; keys may repeat ("needs").
 
   // The value of the first fact with this key, or null.
   [[nodiscard]] const std::string* fact(std::string_view key) const;
 };
 
-// As of `now_ns`, at least the state's own time (0: that). `assigned` is the event of the record Task::assigned_in, if
-// it is at hand; without it a task that runs or ran is explained without the reasons of its placement. kNotFound if
-// there is no such task.
+// Explains the task at `now_ns`, or at the state's time if that is later. `assigned` is the event of the record
+// Task::assigned_in; without it, the reasoning of a placement is missing. kNotFound if there is no such task.
 [[nodiscard]] Result<Explanation> explain(const State& state, TaskId task, const TaskAssigned* assigned = nullptr,
                                           std::int64_t now_ns = 0);
 
@@ -85,16 +84,16 @@ struct Explanation {
 // The assignment of `task` (as lead or as member) in the record, or null.
 [[nodiscard]] const TaskAssigned* find_assignment(const Record& record, TaskId task);
 
-// The same for the moment `at_ns`, from the records of a log from its first on: those up to that time are applied, the
-// others not looked at. kNotFound as well if the task was not there yet, or had been forgotten.
+// Explains the task at `at_ns`. `records` are those of a log, from its first one on; those after that time are ignored.
+// kNotFound also if the task did not exist yet or had been forgotten.
 [[nodiscard]] Result<Explanation> explain_at(std::span<const Record> records, TaskId task, std::int64_t at_ns);
 
-// A task by its id ("wf-1.3") or its name: "train[2]", "train" (the stage's only task), with its workflow in front by
-// id or name ("wf-1/train", "nightly/train[2]"). Of several workflows with such a task the latest is meant. kNotFound
-// says what is near, kInvalidArgument which tasks a stage has.
+// Finds a task by its id ("wf-1.3") or its name: "train[2]", or "train" if the stage has one task. The id or name of
+// the workflow may come first ("wf-1/train", "nightly/train[2]"); otherwise the latest workflow with such a task is
+// meant. The error kNotFound suggests a similar name, kInvalidArgument says which tasks the stage has.
 [[nodiscard]] Result<TaskId> find_task(const State& state, std::string_view name);
 
-// One line. {"task": ..., "reason": ..., "sentence": ..., "facts": {...}}; a key that repeats becomes an array.
+// {"task": ..., "reason": ..., "sentence": ..., "facts": {...}} in one line; a key that repeats becomes an array.
 [[nodiscard]] std::string to_json(const Explanation& explanation);
 
 }  // namespace rota::fleet

@@ -1,4 +1,4 @@
-// What explain.cc and explain_ready.cc share: one explanation in the making.
+// Builds one explanation; shared by explain.cc and explain_ready.cc.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class Explainer {
   void succeeded();
   void failed();
   void cancelled();
-  void placement();  // Where and why, for a task that runs or ran.
+  void placement();  // Where a task runs or ran, and why there.
   void cache_note();
 
   // explain_ready.cc
@@ -36,12 +36,13 @@ class Explainer {
   void no_room(const Shape& shape);
   void place_in_order();
 
-  void because(ExplainReason reason, std::string words);  // The sentence: the task's name and these words.
+  void because(ExplainReason reason, std::string words);  // Begins the sentence: the name of the task and these words.
   void also(std::string_view words) { out_.sentence.append(words); }
   void fact(std::string_view key, std::int64_t value);
   void fact(std::string_view key, std::string_view text);
   [[nodiscard]] std::string stage_progress(std::uint32_t stage) const;
   [[nodiscard]] std::string worker_name(WorkerId id) const;
+  [[nodiscard]] std::string mode_name() const;
 
   const State& state_;
   const Workflow& workflow_;

@@ -1,12 +1,14 @@
-// A task that is ready and has no place: the first of these that is true is why.
+// Explains why a ready task is not placed: the first of these reasons that applies.
 //
-//   no live worker could ever run it > its user's quota > its gang > the one worker that it may go to > nobody has room
+//   no live worker could ever run it > its user's quota > its gang > the only worker that may run it > no worker has
+//   room
 //
-// In the order of how long it would last: what no room would cure comes before what waits for room.
+// Reasons that more room would not remove come first.
 #include <algorithm>
 #include <tuple>
 
 #include "base/json_text.h"
+#include "fleet/dispatch_mode.h"
 #include "fleet/explain_parts.h"
 #include "fleet/explain_words.h"
 #include "fleet/placement.h"
@@ -25,12 +27,15 @@ std::int64_t room_now(const Worker& worker, const ShapeKey& key) {
 
 }  // namespace
 
+// " (static_worker)"
+std::string Explainer::mode_name() const { return " (" + std::string(to_string(state_.policy().mode)) + ")"; }
+
 void Explainer::ready() {
-  const Shape& shape = state_.board().shape(task_.shape);
+  const Shape& shape = state_.placement().shape(task_.shape);
   const ShapeKey& key = shape.key;
   if (shape.live == 0) {
     unplaceable(shape);
-  } else if (over_quota(shape)) {  // Said there.
+  } else if (over_quota(shape)) {  // It has written the reason.
   } else if (key.gang != 0) {
     gang(shape);
   } else if (shape.start > 0 || shape.queue > 0) {
@@ -39,13 +44,13 @@ void Explainer::ready() {
     one_worker(ExplainReason::kStickyWorker, *only, "which has the weights of its parent");
   } else if (const Worker* pinned = key.pinned.empty() ? nullptr : state_.find_worker(key.pinned); pinned != nullptr) {
     one_worker(ExplainReason::kPinnedWorker, *pinned, "to which its stage is pinned");
-  } else if (const Worker* bound = state_.find(workflow_.bound);
-             state_.policy().mode == DispatchMode::kStaticWorker && bound != nullptr) {
-    one_worker(ExplainReason::kWorkflowWorker, *bound, "which works for its whole workflow (static_worker)");
-  } else if (const auto type = state_.globals().type_owner.find(use_.spec.type);
-             state_.policy().mode == DispatchMode::kFixedPipeline && type != state_.globals().type_owner.end()) {
-    one_worker(ExplainReason::kTypeWorker, state_.at(type->second),
-               "to which all tasks of type " + quoted(use_.spec.type) + " belong (fixed_pipeline)");
+  } else if (const Worker* bound = state_.find(bound_worker(state_, key)); bound != nullptr) {
+    if (dispatch_rules(state_).binding == Binding::kWorkflow) {
+      one_worker(ExplainReason::kWorkflowWorker, *bound, "which works for its whole workflow" + mode_name());
+    } else {
+      one_worker(ExplainReason::kTypeWorker, *bound,
+                 "to which all tasks of type " + quoted(use_.spec.type) + " belong" + mode_name());
+    }
   } else {
     no_room(shape);
   }
@@ -58,10 +63,10 @@ void Explainer::ready() {
 
 void Explainer::unplaceable(const Shape& shape) {
   const ShapeKey& key = shape.key;
-  // As in Decision::fire_graces(): since it is ready, or since the last worker that could have run it went.
+  // The same time as in Decision::fire_graces().
   std::int64_t since = task_.since_ns;
   for (std::size_t i = 0; i < shape.fits.size(); ++i) {
-    if (shape.fits[i].possible) since = std::max(since, state_.board().kinds()[i].gone_ns);
+    if (shape.fits[i].possible) since = std::max(since, state_.placement().kinds()[i].gone_ns);
   }
   const std::int64_t fails = since + state_.policy().no_worker_grace_ms * graph::kNsPerMs;
   const Nearest near = nearest_worker(state_, key.needs, key.handler);
@@ -69,7 +74,7 @@ void Explainer::unplaceable(const Shape& shape) {
   if (!key.pinned.empty()) {
     const Worker* worker = state_.find_worker(key.pinned);
     why = "it is pinned to worker " + quoted(key.pinned) + ", ";
-    why += worker == nullptr ? std::string("which is not there")
+    why += worker == nullptr ? std::string("which is not registered")
            : !worker->live() ? "which is " + std::string(to_string(worker->status(0)))
                              : "which lacks " + unmet_requirement(worker->spec, key.needs, key.handler);
   } else if (near.worker.is_none()) {
@@ -79,7 +84,7 @@ void Explainer::unplaceable(const Shape& shape) {
     fact("requirement", near.lacks);
     fact("nearest", state_.at(near.worker).spec.name);
   } else if (key.gang != 0) {
-    const std::int64_t room = state_.board().room_for(state_, key);
+    const std::int64_t room = state_.placement().room_for(state_, key);
     why = std::to_string(workflow_.stages[task_.stage].count) +
           " must start together, and the whole fleet has room for " + std::to_string(room);
     fact("gang", workflow_.stages[task_.stage].count);
@@ -95,7 +100,7 @@ void Explainer::unplaceable(const Shape& shape) {
 
 bool Explainer::over_quota(const Shape& shape) {
   const User& user = state_.users()[workflow_.user];
-  // A gang is on the account as a whole.
+  // The quota counts a gang as a whole.
   const std::int64_t count = shape.key.gang == 0 ? 1 : workflow_.stages[task_.stage].unfinished;
   const auto excess = user.limits.exceeded(user.used, FleetUse::of(shape.key.needs, count));
   if (!excess) return false;
@@ -127,7 +132,7 @@ void Explainer::gang(const Shape& shape) {
     fact("not_ready", missing);
     return;
   }
-  const bool one = Board::one_worker_only(state_);
+  const bool one = dispatch_rules(state_).binding != Binding::kNone;
   std::int64_t room = 0;
   state_.each_worker([&](const Worker& worker) {
     const std::int64_t here = room_now(worker, shape.key);
@@ -148,11 +153,12 @@ void Explainer::one_worker(ExplainReason reason, const Worker& worker, const std
   fact("worker_tasks", worker.depth());
 }
 
-// Each worker that could run it is counted once, by the first thing that keeps it from doing so.
+// Counts each worker that could run the task once, by the first reason why it does not.
 void Explainer::no_room(const Shape& shape) {
   const ShapeKey& key = shape.key;
   struct Count {
-    std::string_view key, words;
+    std::string_view key;
+    std::string words;
     std::int64_t count = 0;
   };
   Count busy{"busy", "busy"};
@@ -160,21 +166,20 @@ void Explainer::no_room(const Shape& shape) {
   Count draining{"draining", "draining"};
   Count unreachable{"unreachable", "unreachable"};
   Count excluded{"excluded", "left out, as it failed there"};
-  Count owned{"owned", "working for another workflow (static_worker)"};
-  Count incapable{"incapable", "unable to run all of its workflow (static_worker)"};
+  Count owned{"owned", "working for another workflow" + mode_name()};
+  Count incapable{"incapable", "unable to run all of its workflow" + mode_name()};
   std::int64_t able = 0;
   state_.each_worker([&](const Worker& worker) {
     if (worker.left || !shape.fits[worker.kind].possible) return;
     ++able;
     const bool failed_there = std::binary_search(key.excluded.begin(), key.excluded.end(), worker.id);
-    const auto whole = [&](const TaskTemplate& use) { return meets(worker.spec, use.needs, needed_handler(use.spec)); };
-    const bool all = std::all_of(workflow_.spec.templates.begin(), workflow_.spec.templates.end(), whole);
-    const bool by_workflow = state_.policy().mode == DispatchMode::kStaticWorker;
+    const bool by_workflow = dispatch_rules(state_).binding == Binding::kWorkflow;
+    const bool all = !by_workflow || could_run_all(worker.spec, workflow_.spec);
     Count& why = !worker.reachable                                                        ? unreachable
                  : worker.draining                                                        ? draining
                  : worker.disabled_by_hand || worker.disabled_elastic                     ? disabled
                  : shape.spare_excluded && failed_there                                   ? excluded
-                 : by_workflow && !all                                                    ? incapable
+                 : !all                                                                   ? incapable
                  : by_workflow && !worker.owner.is_none() && worker.owner != workflow_.id ? owned
                                                                                           : busy;
     ++why.count;
@@ -185,14 +190,13 @@ void Explainer::no_room(const Shape& shape) {
   bool first = true;
   for (const Count* each : {&busy, &disabled, &draining, &unreachable, &excluded, &owned, &incapable}) {
     if (each->count == 0) continue;
-    also((first ? "" : ", ") + std::to_string(each->count) + (each->count == 1 ? " is " : " are ") +
-         std::string(each->words));
+    also((first ? "" : ", ") + std::to_string(each->count) + (each->count == 1 ? " is " : " are ") + each->words);
     fact(each->key, each->count);
     first = false;
   }
 }
 
-// Its place among all ready tasks, by the order in which decisions look at them (B-4).
+// The place of the task in the order of all ready tasks (B-4).
 void Explainer::place_in_order() {
   const Policy& policy = state_.policy();
   using Place = std::tuple<std::int64_t, bool, std::int64_t, std::int64_t, TaskId>;  // Less is earlier.
@@ -203,7 +207,7 @@ void Explainer::place_in_order() {
   const Place own = place_of(workflow_, task_, out_.task);
   std::uint64_t before = 0;
   std::uint64_t all = 0;
-  state_.board().each_shape([&](ShapeRef, const Shape& shape) {
+  state_.placement().each_shape([&](ShapeRef, const Shape& shape) {
     const auto look = [&](const ReadyEntry& entry) {
       const Task* task = state_.find(entry.task);
       if (task == nullptr || task->state != TaskState::kReady || task->stamp != entry.stamp) return;
@@ -211,8 +215,8 @@ void Explainer::place_in_order() {
       if (place_of(state_.at(entry.task.workflow()), *task, entry.task) < own) ++before;
     };
     for (const auto& [key, ready] : shape.classes) {
-      for (const ReadyEntry& entry : ready.run) look(entry);
-      for (const ReadyEntry& entry : ready.side) look(entry);
+      for (const ReadyEntry& entry : ready.queue) look(entry);
+      for (const ReadyEntry& entry : ready.stragglers) look(entry);
     }
   });
   also("; it is ready for " + span_of(std::max<std::int64_t>(now_ns_ - task_.since_ns, 0)) + ", " +

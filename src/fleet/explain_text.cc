@@ -1,4 +1,4 @@
-// Explanations in and out: names of tasks as people write them, and JSON.
+// Finds tasks by name, and writes explanations as JSON.
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
@@ -90,7 +90,7 @@ Result<TaskId> find_task(const State& state, std::string_view name) {
     if (state.find(*id) != nullptr) return *id;
     return Error{ErrorCode::kNotFound, "there is no task " + id->to_string()};
   }
-  // A name of a workflow may have a slash, a stage's has none.
+  // The name of a workflow may contain a slash; that of a stage does not.
   const std::size_t slash = name.rfind('/');
   const std::string_view of = slash == std::string_view::npos ? std::string_view() : name.substr(0, slash);
   const std::string_view task = slash == std::string_view::npos ? name : name.substr(slash + 1);
@@ -161,7 +161,7 @@ std::string to_json(const Explanation& explanation) {
   for (std::size_t i = 0; i < facts.size(); ++i) {
     const auto same = [&](const Fact& other) { return other.key == facts[i].key; };
     const auto begin = facts.begin() + static_cast<std::ptrdiff_t>(i);
-    if (std::any_of(facts.begin(), begin, same)) continue;  // It is in the array of the first one.
+    if (std::any_of(facts.begin(), begin, same)) continue;  // The array of the first one contains it.
     if (!first) out += ',';
     first = false;
     append_json_string(out, facts[i].key);

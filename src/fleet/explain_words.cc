@@ -8,7 +8,7 @@ namespace rota::fleet {
 
 std::string decimal(std::int64_t value, std::int64_t one) {
   std::string text = value < 0 ? "-" : "";
-  // Of the least number there is no positive counterpart as a signed one.
+  // The least int64_t has no positive counterpart.
   const std::uint64_t size = value < 0 ? 0 - static_cast<std::uint64_t>(value) : static_cast<std::uint64_t>(value);
   const auto parts = static_cast<std::uint64_t>(one);
   text += std::to_string(size / parts);
@@ -34,7 +34,7 @@ std::string ordinal(std::uint64_t number) {
 }
 
 std::string span_of(std::int64_t ns) {
-  // Two digits are enough for anybody who reads a sentence.
+  // At least two digits remain.
   constexpr std::int64_t kMicrosecond = 1'000;
   constexpr std::int64_t kMillisecond = 1'000'000;
   if (ns >= 10 * kMillisecond) {

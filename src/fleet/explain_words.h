@@ -16,9 +16,9 @@ namespace rota::fleet {
 [[nodiscard]] std::string counted(std::int64_t count, std::string_view what);
 // "1st", "2nd", "11th".
 [[nodiscard]] std::string ordinal(std::uint64_t number);
-// "1m30s"; cut to milliseconds from 10 ms on, to microseconds from 10 us on.
+// "1m30s"; truncated to milliseconds from 10 ms on, to microseconds from 10 us on.
 [[nodiscard]] std::string span_of(std::int64_t ns);
-// "running", within a sentence.
+// "running"
 [[nodiscard]] std::string lower(graph::TaskState state);
 // "a, b and c": appends the next item.
 void append_listed(std::string& out, std::string_view item, bool first, bool last);

@@ -17,7 +17,7 @@ void Meter::advance(std::int64_t now_ns) {
   now_ns_ = now_ns;
 }
 
-// What the worker adds to the rates now, in place of what it added before.
+// Updates the part of the rates that the worker contributes.
 void Meter::touch(WorkerId id, const State& state) {
   if (id.is_none()) return;
   if (workers_.size() <= id.value()) workers_.resize(id.value() + 1);
@@ -26,7 +26,7 @@ void Meter::touch(WorkerId id, const State& state) {
     const std::int64_t price = worker->spec.cost_microdollars_per_hour;
     const bool up = worker->reachable && !worker->left && !worker->disabled_by_hand && !worker->disabled_elastic;
     const bool busy = worker->executions.size() > worker->queued;
-    // One that was disabled while it ran something is there until that is done.
+    // A worker that was disabled while it ran tasks is up until they end.
     fresh = {worker->used.cpu_millis, up || busy ? worker->spec.resources.cpu_millis : 0, busy ? price : 0,
              up || busy ? price : 0};
   }
@@ -109,7 +109,7 @@ Figures Meter::figures(const State& state) const {
     for (const std::int64_t wait : waits_) sum += wait;
     figures.wait_mean_ns = static_cast<std::int64_t>(sum / static_cast<Wide>(waits_.size()));
     std::vector<std::int64_t> sorted = waits_;
-    const std::size_t at = (sorted.size() * 95 + 99) / 100 - 1;  // The least that 95 of 100 do not exceed.
+    const std::size_t at = (sorted.size() * 95 + 99) / 100 - 1;  // The smallest value that 95 % do not exceed.
     std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(at), sorted.end());
     figures.wait_p95_ns = sorted[at];
   }

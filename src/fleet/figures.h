@@ -1,7 +1,7 @@
-// What a course of events came to: how long, how dear, how well used, how long tasks waited.
+// Figures of a run: makespan, cost, utilisation and waits.
 //
-// The same meter reads the log as it happened and a course under another policy (what_if.h), so that the two can stand
-// side by side. All of it is taken over the time from the first accepted workflow to the last end of a task.
+// The same meter reads a log and a simulation under another policy (what_if.h), so that the two can be compared. All
+// figures are for the time from the first accepted workflow to the last end of a task.
 //
 // Pure. Thread safety: none.
 #pragma once
@@ -20,19 +20,20 @@ namespace rota::fleet {
 struct Figures {
   std::uint64_t records = 0;      // Decisions.
   std::uint64_t assignments = 0;  // Executions that were sent to a worker.
-  std::uint64_t succeeded = 0;    // Skipped ones not counted.
+  std::uint64_t succeeded = 0;    // Without skipped ones.
   std::uint64_t skipped = 0;
   std::uint64_t failed = 0;
   std::uint64_t cancelled = 0;
-  std::uint64_t unfinished = 0;  // Tasks that had not ended when it was over.
-  std::uint64_t refused = 0;     // Commands of the log that the other policy refused: submissions, mostly.
+  std::uint64_t unfinished = 0;  // Tasks that had not ended at the end.
+  std::uint64_t refused = 0;     // Commands of the log that are refused under the other policy.
   std::int64_t makespan_ns = 0;
-  // A worker's price an hour for the time in which it ran something; for the time in which it was there and enabled.
+  // The price of each worker for the time in which it ran tasks (busy), and for the time in which it was reachable and
+  // enabled (up).
   std::int64_t cost_busy_microdollars = 0;
   std::int64_t cost_up_microdollars = 0;
-  // Core-seconds that tasks had reserved, of those that workers which were there and enabled offered; in millionths.
+  // Core-seconds that tasks held, divided by the core-seconds of workers that were up; in millionths.
   std::int64_t utilisation_millionths = 0;
-  // From ready to started, of first attempts.
+  // The time from ready to assigned, of first attempts.
   std::int64_t wait_mean_ns = 0;
   std::int64_t wait_p95_ns = 0;
   bool operator==(const Figures&) const = default;
@@ -41,8 +42,8 @@ struct Figures {
 // {"records": ..., ...}: every member by its name.
 [[nodiscard]] std::string to_json(const Figures& figures);
 
-// Calls f(task, attempt) for each task that begins to run by the event; one that waits at its worker does not yet.
-// `state` is the one after the record.
+// Calls f(task, attempt) for each task that gets its resources by the event; a task that is queued at its worker gets
+// them later. `state` is the one after the record.
 template <class F>
 void each_begun(const Event& event, const State& state, F&& f) {
   if (const auto* assigned = std::get_if<TaskAssigned>(&event)) {
@@ -63,14 +64,14 @@ void each_begun(const Event& event, const State& state, F&& f) {
 
 class Meter {
  public:
-  // `state` is the one after the record. Cost: what the record's events name.
+  // Adds a record. `state` is the one after it. The cost depends on the number of events.
   void see(const Record& record, const State& state);
   [[nodiscard]] Figures figures(const State& state) const;
 
  private:
   __extension__ using Wide = __int128;  // Nanoseconds times thousandths of cores, over years.
 
-  // Rates, and what they sum up to over time.
+  // Rates, and their integrals over time.
   struct Rates {
     std::int64_t cpu_used = 0;
     std::int64_t cpu_up = 0;
@@ -93,12 +94,12 @@ class Meter {
   std::vector<Rates> workers_;  // By id.
   Rates rates_;
   Sums sums_;
-  Sums at_end_;  // As they were when the last task ended.
+  Sums at_end_;  // At the last end of a task.
   bool begun_ = false;
   std::int64_t begin_ns_ = 0;
   std::int64_t end_ns_ = 0;
   std::int64_t now_ns_ = 0;
-  std::set<TaskId> failed_;  // A set: who is retried has not failed any more.
+  std::set<TaskId> failed_;  // A set, because a task that is retried no longer counts as failed.
   std::set<TaskId> cancelled_;
   std::vector<std::int64_t> waits_;
 };

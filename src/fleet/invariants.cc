@@ -1,4 +1,4 @@
-// What always holds between two records. Goes over everything: for tests.
+// What holds between two records. Visits everything: for tests.
 #include <map>
 
 #include "fleet/state.h"
@@ -12,7 +12,7 @@ void State::check_invariants() const {
   std::map<TaskId, WorkerId> placed;
   std::map<std::uint32_t, FleetUse> used_by;
 
-  // (1) A worker holds what its executions need, and never more than it has where requirements are looked at.
+  // (1) The resources in use on a worker are the sum over its executions; a task and a device are in one execution.
   each_worker([&](const Worker& worker) {
     ROTA_ASSERT(!worker.dirty && worker.hash == hash_of_worker(worker), "a worker's hash is up to date");
     set.add(worker.hash);
@@ -32,10 +32,10 @@ void State::check_invariants() const {
       used_by[execution.user].add(execution.held);
     }
     ROTA_ASSERT(used == worker.used && queued == worker.queued, "a worker's use is the sum over its executions");
-    ROTA_ASSERT(worker.reachable || worker.executions.empty(), "a worker that is gone runs nothing");
+    ROTA_ASSERT(worker.reachable || worker.executions.empty(), "an unreachable worker has no executions");
   });
 
-  // (2) Users are charged for what their executions hold.
+  // (2) The use of a user is the sum over the user's executions.
   for (std::uint32_t i = 0; i < users_.size(); ++i) {
     const User& user = users_[i];
     ROTA_ASSERT(user.used == used_by[i], "a user's use is the sum over the user's executions", user.name);
@@ -43,7 +43,9 @@ void State::check_invariants() const {
     set.add(user.hash);
   }
 
-  // (3) Counters agree with the tasks; a task that runs has a place; nothing runs before what it needs has succeeded.
+  // (3) Counters match the tasks; a running task is in an execution; no task runs before its needs have succeeded;
+  // times
+  //     are in order.
   each_workflow([&](const Workflow& workflow) {
     ROTA_ASSERT(!workflow.dirty && workflow.hash == hash_of_workflow(workflow), "a workflow's hash is up to date");
     set.add(workflow.hash);
@@ -60,21 +62,23 @@ void State::check_invariants() const {
       const bool runs = task.state == TaskState::kRunning ||
                         (task.state == TaskState::kPaused && task.paused_from == TaskState::kRunning);
       const auto found = placed.find(id);
-      ROTA_ASSERT(runs == (found != placed.end()), "who runs has a place, and the other way round", id.to_string());
+      ROTA_ASSERT(runs == (found != placed.end()), "a task is in an execution exactly while it runs", id.to_string());
       if (runs) {
         ROTA_ASSERT(found->second == task.worker);
         placed.erase(found);
       }
-      ROTA_ASSERT((task.state == TaskState::kReady) == (task.shape != kNoShape), "who is ready is on the board");
+      ROTA_ASSERT((task.state == TaskState::kReady) == (task.shape != kNoShape),
+                  "a task has a shape exactly while it is ready");
       ROTA_ASSERT(task.spent <= task.attempt.value());
       ROTA_ASSERT(task.started_ns == 0 || (task.assigned_ns <= task.started_ns && task.started_ns <= task.ended_ns));
       ROTA_ASSERT(task.ended_ns <= time_ns());
       if (runs || task.state == TaskState::kReady || task.state == TaskState::kSucceeded) {
-        ROTA_ASSERT(workflow.stages[task.stage].waits == 0, "what it needs has succeeded", id.to_string());
+        ROTA_ASSERT(workflow.stages[task.stage].waits == 0, "its needs have succeeded", id.to_string());
       }
     }
     ROTA_ASSERT(open == workflow.unfinished && running == workflow.running);
-    ROTA_ASSERT((workflow.outcome == Outcome::kRunning) == (open > 0), "it has ended when all its tasks have");
+    ROTA_ASSERT((workflow.outcome == Outcome::kRunning) == (open > 0),
+                "a workflow has ended exactly if all its tasks have");
     unfinished += open;
     for (std::uint32_t s = 0; s < workflow.stages.size(); ++s) {
       ROTA_ASSERT(left[s] == workflow.stages[s].unfinished);
@@ -84,15 +88,16 @@ void State::check_invariants() const {
       ROTA_ASSERT(waits == workflow.stages[s].waits);
     }
   });
-  ROTA_ASSERT(placed.empty(), "what is placed exists");
+  ROTA_ASSERT(placed.empty(), "each task of an execution exists");
   ROTA_ASSERT(unfinished == unfinished_);
-  ROTA_ASSERT(set == set_, "the hash is the sum over all there is");
+  ROTA_ASSERT(set == set_, "the hash is the sum over all entities");
 
-  // (4) Nothing was left to do.
-  ROTA_ASSERT(board_.to_examine().empty(), "looked at", board_.to_examine().size());
-  ROTA_ASSERT(board_.to_end().empty() && board_.to_leave().empty(), "ended and left");
-  ROTA_ASSERT(board_.to_defer().empty(), "said to wait");
-  board_.check_invariants(*this);
+  // (4) No step is left to do.
+  ROTA_ASSERT(placement_.to_examine().empty(), "no task is left to examine", placement_.to_examine().size());
+  ROTA_ASSERT(placement_.to_end().empty() && placement_.to_leave().empty(),
+              "no workflow is left to end, no worker to leave");
+  ROTA_ASSERT(placement_.to_defer().empty(), "no task is left to defer");
+  placement_.check_invariants(*this);
 }
 
 }  // namespace rota::fleet

@@ -1,4 +1,4 @@
-// Choosing one of the workers that could take a task.
+// Chooses one of the workers that could take a task.
 #include "fleet/placement.h"
 
 #include <algorithm>
@@ -6,21 +6,22 @@
 #include <bit>
 #include <limits>
 
+#include "fleet/dispatch_mode.h"
 #include "rota/assert.h"
 
 namespace rota::fleet {
 
 namespace {
 
-constexpr std::size_t kMostHits = 16;  // More matching items than this make no difference.
+constexpr std::size_t kMostHits = 16;  // Matching items beyond this number are not counted.
 
 std::uint64_t mix(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
   return x ^ (x >> 31);
 }
-// The upper bits order groups of 64 workers, the others the workers: the greatest of n is found by looking at n / 64
-// groups and then at the few that are equal.
+// A number for task and worker that breaks ties. Its upper bits depend on the worker's group of 64, the lower ones on
+// the worker: the greatest of n is found among the workers of the best of n / 64 groups.
 constexpr int kMemberBits = 54;
 std::uint64_t group_tie(std::uint64_t task, const Kind& kind, std::uint32_t group) {
   return mix(task ^ (kind.salt + group * 0x9e3779b97f4a7c15U)) >> kMemberBits;
@@ -29,10 +30,10 @@ std::uint64_t full_tie(std::uint64_t group, std::uint64_t task, WorkerId worker)
   return group << kMemberBits | mix(task + worker.value() * 0x9e3779b97f4a7c15U) >> (64 - kMemberBits);
 }
 
-// One shape's candidates: bits by kind and slot.
+// The candidates for a task of one shape, as bits by kind and slot.
 class Candidates {
  public:
-  Candidates(const State& state, const Shape& shape, bool queue) : kinds_(state.board().kinds()) {
+  Candidates(const State& state, const Shape& shape, bool queue) : kinds_(state.placement().kinds()) {
     masks_.reserve(kinds_.size());
     for (std::size_t i = 0; i < kinds_.size(); ++i) {
       const Fit& fit = shape.fits[i];
@@ -62,7 +63,7 @@ class Candidates {
     });
   }
 
-  // Keeps those with the most matching items (B-10); how many that is.
+  // Keeps the candidates with the most matching items (B-10), and returns how many items these have.
   std::uint32_t keep_best_hits(const Shape& shape) {
     if (shape.holders.empty()) return 0;
     holders_ = &shape.holders;
@@ -75,7 +76,7 @@ class Candidates {
   }
 
  private:
-  // Which of `bits` have at least hits_ of the items.
+  // Those of `bits` that have at least hits_ of the items.
   [[nodiscard]] std::uint64_t with_hits(std::size_t k, std::size_t w, std::uint64_t bits) const {
     std::array<std::uint64_t, kMostHits + 1> at_least{};
     at_least[0] = bits;
@@ -99,15 +100,15 @@ struct Best {
   std::size_t kind = 0;
 };
 
-// The best by score and jitter; exactly what comparing score_of() + jitter_of() of all candidates would give.
+// The best by score and jitter: the same as comparing score_of() + jitter_of() of all candidates.
 Best best_by_score(const State& state, TaskId task, Category category, const Candidates& candidates, bool score) {
   const Policy& policy = state.policy();
-  const auto& kinds = state.board().kinds();
+  const auto& kinds = state.placement().kinds();
   const std::uint64_t seed = mix(task.value());
   Best best;
   std::size_t at_kind = ~std::size_t{0};
   std::int64_t base = 0;
-  std::uint64_t best_group = 0;  // Of the kind that is being looked at.
+  std::uint64_t best_group = 0;  // Of the present kind.
   bool any_group = false;
   candidates.each_word([&](std::size_t k, std::size_t w, std::uint64_t bits) {
     if (k != at_kind) {
@@ -153,7 +154,7 @@ WorkerId next_after(WorkerId last, const Candidates& candidates) {
   return after.is_none() ? first : after;
 }
 
-// The worker of the first stage that the task needs: where what it reads was made.
+// The worker of the first stage that the task needs, whose output it reads.
 const Worker* where_before(const State& state, TaskId id) {
   const Workflow& workflow = state.at(id.workflow());
   const Task& task = workflow.tasks[id.index()];
@@ -198,9 +199,9 @@ void by_affinity(const State& state, TaskId id, Candidates& candidates, const Sh
 
 void by_selection(const State& state, TaskId id, const Shape& shape, Candidates& candidates, Choice& choice) {
   const Policy& policy = state.policy();
-  const auto& kinds = state.board().kinds();
+  const auto& kinds = state.placement().kinds();
   Reasoning& why = choice.reasoning;
-  switch (policy.mode == DispatchMode::kStaticRoundRobin ? Selection::kRoundRobin : policy.selection) {
+  switch (dispatch_rules(state).selection.value_or(policy.selection)) {
     case Selection::kScore: {
       if (policy.context_reuse) why.reuse_hits = candidates.keep_best_hits(shape);
       const Best best = best_by_score(state, id, shape.key.category, candidates, true);
@@ -260,15 +261,6 @@ void by_selection(const State& state, TaskId id, const Shape& shape, Candidates&
   }
 }
 
-bool bound_by_mode(const State& state, const ShapeKey& key) {
-  if (state.policy().mode == DispatchMode::kStaticWorker) {
-    const Workflow* workflow = state.find(key.workflow);
-    return workflow != nullptr && !workflow->bound.is_none();
-  }
-  return state.policy().mode == DispatchMode::kFixedPipeline &&
-         state.globals().type_owner.find(key.type) != state.globals().type_owner.end();
-}
-
 }  // namespace
 
 std::int64_t lambda_of(const Policy& policy, Category category) {
@@ -295,7 +287,7 @@ std::int64_t jitter_of(const Policy& policy, std::uint64_t tie) {
 
 Choice choose_worker(const State& state, TaskId id) {
   const Task& task = state.at(id);
-  const Shape& shape = state.board().shape(task.shape);
+  const Shape& shape = state.placement().shape(task.shape);
   Choice choice;
   choice.queued = shape.start == 0;
   Candidates candidates(state, shape, choice.queued);
@@ -312,7 +304,7 @@ Choice choose_worker(const State& state, TaskId id) {
     by_selection(state, id, shape, candidates, choice);
   }
   if (!shape.key.only.is_none()) choice.reasoning.why = Why::kSticky;
-  if (!shape.key.pinned.empty() || bound_by_mode(state, shape.key)) choice.reasoning.why = Why::kPinned;
+  if (!shape.key.pinned.empty() || !bound_worker(state, shape.key).is_none()) choice.reasoning.why = Why::kPinned;
   choice.reasoning.candidates = count;
   const Worker& worker = state.at(choice.worker);
   if (!choice.queued && shape.key.needs.gpu.count > 0) {
@@ -322,14 +314,15 @@ Choice choose_worker(const State& state, TaskId id) {
 }
 
 std::vector<Choice> choose_gang(const State& state, ShapeRef ref, const std::vector<TaskId>& tasks) {
-  const Shape& shape = state.board().shape(ref);
+  const Shape& shape = state.placement().shape(ref);
   const Policy& policy = state.policy();
-  const auto& kinds = state.board().kinds();
+  const DispatchRules& rules = dispatch_rules(state);
+  const auto& kinds = state.placement().kinds();
   struct Place {
     std::int64_t score;
     const Worker* worker;
   };
-  std::vector<Place> places;  // Looks at each candidate: a gang is packed, not spread.
+  std::vector<Place> places;  // All candidates: a gang is packed onto the best workers.
   Candidates(state, shape, false).each([&](WorkerId id) {
     const Worker& worker = state.at(id);
     places.push_back({score_of(policy, shape.key.category, kinds[worker.kind]), &worker});
@@ -357,10 +350,10 @@ std::vector<Choice> choose_gang(const State& state, ShapeRef ref, const std::vec
         choice.reasoning.throughput = kinds[worker.kind].throughput_scaled;
         choice.reasoning.cost = kinds[worker.kind].cost_scaled;
       }
-      if (policy.mode == DispatchMode::kStaticRoundRobin) break;
+      if (rules.one_task_per_worker) break;
     }
     if (choices.size() == tasks.size()) return choices;
-    if (Board::one_worker_only(state)) choices.clear();
+    if (rules.binding != Binding::kNone) choices.clear();
   }
   return {};
 }
@@ -368,10 +361,10 @@ std::vector<Choice> choose_gang(const State& state, ShapeRef ref, const std::vec
 std::vector<TaskId> choose_victims(const State& state, TaskId id) {
   const Workflow& workflow = state.at(id.workflow());
   const Task& task = workflow.tasks[id.index()];
-  const ShapeKey& key = state.board().shape(task.shape).key;
+  const ShapeKey& key = state.placement().shape(task.shape).key;
   std::vector<TaskId> best;
   std::int64_t best_priority = std::numeric_limits<std::int64_t>::max();
-  state.each_worker([&](const Worker& worker) {  // Looks at each worker: preemption is rare.
+  state.each_worker([&](const Worker& worker) {  // Visits every worker: preemption is rare.
     if (!worker.takes_tasks() || worker.queued > 0 || !meets(worker.spec, key.needs, key.handler)) return;
     if ((!key.only.is_none() && key.only != worker.id) || (!key.pinned.empty() && key.pinned != worker.spec.name))
       return;

@@ -21,22 +21,22 @@ struct Choice {
 // The worker for a ready task of an open shape.
 [[nodiscard]] Choice choose_worker(const State& state, TaskId task);
 
-// Places for all ready tasks of a gang, in the order of `tasks`; nothing if they do not all fit now.
+// Workers for all ready tasks of a gang, in the order of `tasks`; empty if they do not all fit now.
 [[nodiscard]] std::vector<Choice> choose_gang(const State& state, ShapeRef shape, const std::vector<TaskId>& tasks);
 
-// The tasks that would have to stop, on one worker, for `task` to run there; nothing if no worker can be cleared so.
+// The tasks that would have to stop on one worker so that `task` could run there; empty if there is no such worker.
 [[nodiscard]] std::vector<TaskId> choose_victims(const State& state, TaskId task);
 
-// lambda * throughput - (1 - lambda) * cost, in billionths, for a kind as the fleet is now (B-9).
+// lambda * throughput - (1 - lambda) * cost, in billionths, for workers of the kind (B-9).
 [[nodiscard]] std::int64_t score_of(const Policy& policy, Category category, const Kind& kind);
 [[nodiscard]] std::int64_t lambda_of(const Policy& policy, Category category);
 // Scales a tie-breaking number of task and worker to [0, policy.jitter).
 [[nodiscard]] std::int64_t jitter_of(const Policy& policy, std::uint64_t tie);
 
-// The first requirement that a worker cannot meet, with both figures, for messages; empty if it meets all.
+// The first requirement that a worker could never meet, for messages; empty if it meets all.
 [[nodiscard]] std::string unmet_requirement(const WorkerSpec& worker, const Requirements& needs,
                                             std::string_view handler);
-// The live worker that meets the most requirements, and what it lacks; none if there is no live worker.
+// The live worker that meets the most requirements, and the first one that it does not meet; none if no worker is live.
 struct Nearest {
   WorkerId worker{};
   std::string lacks{};

@@ -1,11 +1,11 @@
-// A workflow's text, checked: its graph, its references, its bounds.
+#include "fleet/plan.h"
+
 #include <algorithm>
 #include <limits>
 #include <string>
 
 #include "fleet/check.h"
 #include "fleet/codec.h"
-#include "fleet/state.h"
 #include "model/json.h"
 
 namespace rota::fleet {
@@ -45,23 +45,28 @@ Result<void> check_executable(const TaskSpec& spec) {
 // The stage that a use refers to; none for the task's own things.
 std::uint32_t stage_of(const graph::Dag& dag, const ReferenceUse& use) {
   const graph::TaskRef ref = is_reserved_root(use.reference.root) ? graph::TaskRef() : dag.find(use.reference.root);
-  return ref.is_none() ? ~0U : ref.value() - 1;
+  return ref.is_none() ? TemplateInfo::kNoStage : ref.value() - 1;
 }
 
-Result<void> check_references(const Stage& stage, const TemplateInfo& info, const graph::Dag& names) {
-  for (const ReferenceUse& use : info.references) {
+Result<void> check_references(const Stage& stage, const std::vector<ReferenceUse>& uses, const graph::Dag& names) {
+  for (const ReferenceUse& use : uses) {
     if (is_reserved_root(use.reference.root)) {
       if (use.reference.root == "matrix" && stage.items.empty()) {
         return invalid("stage '" + stage.name + "' refers to " + use.reference.text + ", but it has no items");
       }
       continue;
     }
-    if (stage_of(names, use) == ~0U) {
+    if (stage_of(names, use) == TemplateInfo::kNoStage) {
       return Error{ErrorCode::kNotFound, "stage '" + stage.name + "' refers to " + use.reference.text +
                                              ", but the workflow has no stage '" + use.reference.root + "'"};
     }
   }
   return {};
+}
+
+// True if the value, or the part of it that is meant, may not exist.
+bool may_lead_nowhere(const Reference& reference) {
+  return !is_reserved_root(reference.root) || reference.root == "matrix" || reference.path.size() > 1;
 }
 
 }  // namespace
@@ -80,6 +85,7 @@ Result<WorkflowPlan> plan_workflow(const WorkflowSpec& spec) {
     ROTA_TRY(names.add({.name = stage.name}));
   }
 
+  std::vector<std::vector<ReferenceUse>> uses;  // By template: of its specification and of its condition.
   for (std::size_t t = 0; t < spec.templates.size(); ++t) {
     const TaskTemplate& use = spec.templates[t];
     TemplateInfo& info = plan.templates.emplace_back();
@@ -94,17 +100,20 @@ Result<WorkflowPlan> plan_workflow(const WorkflowSpec& spec) {
     Result<std::vector<ReferenceUse>> found = find_references(use.spec);
     if (!found.ok()) return named(std::move(found).take_error());
     info.references = std::move(*found);
+    std::vector<ReferenceUse>& all = uses.emplace_back(info.references);
     if (!use.condition.empty()) {
       Result<std::vector<ReferenceUse>> more = check_condition(use.condition);
       if (!more.ok()) return named(std::move(more).take_error().in("condition"));
-      info.references.insert(info.references.end(), more->begin(), more->end());
+      all.insert(all.end(), more->begin(), more->end());
     }
     info.hash = hash_fields(use);
     info.examine = !use.condition.empty();
-    for (const ReferenceUse& reference : info.references) {
-      const std::uint32_t stage = stage_of(names, reference);
-      if (stage != ~0U || reference.reference.root == "matrix") info.examine = true;
-      if (stage != ~0U && info.sticky == ~0U && hands_on_weights(reference)) info.sticky = stage;
+    for (const ReferenceUse& each : all) {
+      if (may_lead_nowhere(each.reference)) info.examine = true;
+      const std::uint32_t stage = stage_of(names, each);
+      if (stage != TemplateInfo::kNoStage && info.sticky == TemplateInfo::kNoStage && hands_on_weights(each)) {
+        info.sticky = stage;
+      }
     }
   }
 
@@ -117,12 +126,12 @@ Result<WorkflowPlan> plan_workflow(const WorkflowSpec& spec) {
     if (stage.use < 0 || static_cast<std::size_t>(stage.use) >= spec.templates.size()) {
       return invalid("stage '" + stage.name + "' has no template");
     }
-    const TemplateInfo& info = plan.templates[static_cast<std::size_t>(stage.use)];
+    const std::vector<ReferenceUse>& references = uses[static_cast<std::size_t>(stage.use)];
     ROTA_TRY(in_range("the priority of stage '" + stage.name + "'", stage.priority, -kMostPriority, kMostPriority));
-    ROTA_TRY(check_references(stage, info, names));
+    ROTA_TRY(check_references(stage, references, names));
     std::vector<std::uint32_t> all = stage.needs;
-    for (const ReferenceUse& use : info.references) {
-      if (const std::uint32_t other = stage_of(names, use); other != ~0U) all.push_back(other);
+    for (const ReferenceUse& use : references) {
+      if (const std::uint32_t other = stage_of(names, use); other != TemplateInfo::kNoStage) all.push_back(other);
     }
     std::sort(all.begin(), all.end());
     all.erase(std::unique(all.begin(), all.end()), all.end());

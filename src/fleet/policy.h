@@ -1,7 +1,7 @@
-// Every setting that a decision depends on. It is part of the state: a change of it is a command in the log like any
-// other, so that a replay decides under what was in force at that time.
+// Every setting that a decision depends on. The policy is part of the state, and a change of it is a command in the
+// log: a replay decides each command under the policy that was in force.
 //
-// Fractions are in billionths (kOne is 1): nothing is decided by floating point.
+// Fractions are in billionths (kOne is 1): no decision depends on floating point.
 #pragma once
 
 #include <compare>
@@ -18,7 +18,7 @@ using namespace model;  // NOLINT(*-build-using-namespace)
 
 inline constexpr std::int64_t kOne = 1'000'000'000;
 
-// ORCHESTRATOR_DISPATCH_MODE
+// ORCHESTRATOR_DISPATCH_MODE; the rules of each mode are in dispatch_mode.cc.
 enum class DispatchMode : std::uint8_t { kAdaptive, kStaticWorker, kFixedPipeline, kStaticRoundRobin };
 ROTA_ENUM_NAMES(DispatchMode, kStaticRoundRobin, "adaptive", "static_worker", "fixed_pipeline", "static_round_robin")
 
@@ -69,17 +69,17 @@ struct Policy {
   bool preemption = false;                // ENABLE_PREEMPTION
   bool fair_share = false;                // ENABLE_FAIR_SHARE
 
-  // Tasks that may wait at a worker for what runs there, so that it need not ask for the next; they are taken back by
-  // nobody, so that more than 0 trades placement for speed.
+  // How many tasks may be queued at a worker, so that the next one starts without a round trip. A queued task is not
+  // moved to another worker that becomes idle earlier: more than 0 trades placement for speed.
   std::int64_t max_queue_per_worker = 0;
   std::int64_t heartbeat_ttl_ms = 30'000;
   std::int64_t no_worker_grace_ms = 60'000;  // TASK_NO_WORKER_GRACE_SEC
 
-  // Backpressure: unfinished tasks over live workers times `backlog_per_worker`.
+  // Backpressure: usage is unfinished tasks / (live workers * backlog_per_worker).
   std::int64_t backlog_per_worker = 1'000'000;
   std::int64_t reject_threshold = kOne;
 
-  std::int64_t retention_ms = 24LL * 3600 * 1000;  // How long an ended workflow is remembered.
+  std::int64_t retention_ms = 24LL * 3600 * 1000;  // How long ended workflows and lost workers are kept.
   std::int64_t result_most_bytes = 1 << 20;
 
   ElasticPolicy elastic{};

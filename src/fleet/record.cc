@@ -26,7 +26,7 @@ std::pair<std::string_view, Hash128> split_chain(std::string_view bytes) {
   return {bytes.substr(0, bytes.size() - kChainBytes), chain};
 }
 
-// The content alone; the chain is somebody else's business.
+// Decodes the content without checking the chain.
 Result<Record> decode_content(std::string_view content) {
   Decoder decoder(content);
   std::string_view version;
@@ -64,7 +64,7 @@ bool begins_other_format(std::string_view content, const Hash128& stored) {
   return format != kLogFormat && chain_of(hash128(magic_of(format)), content) == stored;
 }
 
-// What is wrong with a record whose chain hash is right: only a program that writes wrong records can do this.
+// What is wrong with a record whose chain hash is right. Only a faulty writer can produce such a record.
 std::string inconsistency(const Record& record, const LogPosition& position) {
   if (record.index != position.index + 1) return "its index is " + std::to_string(record.index);
   if (record.term < position.term) {
@@ -121,9 +121,8 @@ Result<Record> decode_record(std::string_view bytes, LogPosition& position) {
                     record_name(index) + " is missing: " + record_name(record->index) + " stands in its place");
     }
     if (record.ok() && record->index < index) {
-      return defect(
-          "repeated", index,
-          record_name(index) + " is not in its place: " + record_name(record->index) + " stands there once more");
+      return defect("repeated", index,
+                    record_name(index) + " is not in its place: " + record_name(record->index) + " stands there again");
     }
     std::string sentence = record_name(index) + " was changed: its hash is " + chain.to_string() + ", and " +
                            stored.to_string() + " was written with it";
@@ -132,7 +131,7 @@ Result<Record> decode_record(std::string_view bytes, LogPosition& position) {
   }
   const std::string wrong = record.ok() ? inconsistency(*record, position) : "at its " + record.error().message;
   if (!wrong.empty()) {
-    return defect("inconsistent", index, record_name(index) + " is as it was written, and wrong: " + wrong);
+    return defect("inconsistent", index, record_name(index) + " was written with wrong content: " + wrong);
   }
   position = {index, record->term, record->logical, chain, record->post};
   return record;
@@ -152,7 +151,7 @@ void LogWriter::finish() {
   encode(chain_, out_);
 }
 
-// What begins at a byte of the file: a record's bytes, or nothing if they are not all there. Empty bytes: an end mark.
+// What begins at a byte of the file: the bytes of a record, or none if some are missing. Empty bytes: an end mark.
 struct LogReader::Item {
   std::size_t start = 0;
   std::optional<std::string_view> bytes{};
@@ -229,14 +228,13 @@ Result<const Record*> LogReader::next() {
   return static_cast<const Record*>(&record_);
 }
 
-// An end mark begins at at_: does it belong here?
+// Checks the end mark that begins at at_.
 Result<void> LogReader::check_end() const {
   const std::optional<End> end = end_at(at_ + 1);
   if (end && end->count == position_.index && end->chain == position_.chain) return {};
   const std::uint64_t index = position_.index + 1;
   const std::string at = "byte " + std::to_string(at_) + ": ";
-  // The chain of the last record is in the end mark, so that a mark after fewer records is a true one: they were cut
-  // out.
+  // The end mark names the number of records and the chain of the last one: here it shows that records were cut out.
   if (end && end->count > position_.index && end->chain != position_.chain) {
     return defect("missing", index,
                   at + record_name(index) + " is missing: here the log ends, after " + std::to_string(position_.index) +
@@ -244,12 +242,11 @@ Result<void> LogReader::check_end() const {
         .with("byte", std::to_string(at_));
   }
   return defect("changed", index,
-                at + "here the log should go on with " + record_name(index) + " or end, and does neither")
+                at + "here the log should continue with " + record_name(index) + " or end, and does neither")
       .with("byte", std::to_string(at_));
 }
 
-// Whether the record that follows the one in `item` (or the end mark) is the one that follows the expected one: then
-// this is the expected one, whatever it says of itself.
+// True if what follows `item` is what follows the expected record: then `item` is that record, with a changed index.
 bool LogReader::is_in_place(const Item& item) const {
   if (item.bytes->size() < kChainBytes) return false;
   const Hash128 chain = split_chain(*item.bytes).second;
@@ -265,7 +262,7 @@ bool LogReader::is_in_place(const Item& item) const {
   return chain_of(chain, content) == stored && record.ok() && record->index == position_.index + 2;
 }
 
-// A record alone says that another stands in its place; only the file shows where the right one is.
+// Finds out from the rest of the file what happened to the expected record.
 Error LogReader::diagnose(const Item& item, Error error) const {
   const std::uint64_t index = position_.index + 1;
   std::string kind = *error.detail("defect");
@@ -273,7 +270,7 @@ Error LogReader::diagnose(const Item& item, Error error) const {
   if (kind == "missing" || kind == "repeated") {
     if (is_in_place(item)) {
       kind = "changed";
-      sentence = record_name(index) + " was changed: it says of itself that it is another";
+      sentence = record_name(index) + " was changed: its index is another one";
     } else {
       for (Item later = item_at(item.after); later.bytes && !later.bytes->empty(); later = item_at(later.after)) {
         if (later.bytes->size() < kChainBytes) continue;

@@ -1,4 +1,4 @@
-// The log: what was told and what was decided, record by record, in a chain that shows every defect.
+// The log: commands and the events decided for them, record by record, in a hash chain that reveals every defect.
 //
 //   log file = "rota log 3\n" { length record } end       end = 0 (a length), count, chain
 //   record   = format, index, term, logical, wall_ns, command, events, prior, post (see codec.h), chain
@@ -10,9 +10,9 @@
 //   (2) indices count up by one; terms never fall
 //   (3) logical = max(previous logical + 1, wall_ns): unique and increasing, and wall time wherever that increases
 //   (4) prior is the previous record's post
-//   (5) a log file ends with its end mark: not cut off between two records either
+//   (5) a log file ends with its end mark, so that a log that is cut off between two records is found as well
 //
-// It finds damage, not forgery: who can write the log can compute the chain anew (docs/decisions/0051).
+// It reveals damage, not forgery: a program that can write the log can compute a new chain (docs/decisions/0051).
 //
 // Thread safety: functions any thread; objects none.
 #pragma once
@@ -37,8 +37,8 @@ struct Record {
   std::int64_t wall_ns = 0;
   Command command{};
   Events events{};
-  Hash128 prior{};  // Of the state before the events, and after.
-  Hash128 post{};
+  Hash128 prior{};  // Of the state before the events.
+  Hash128 post{};   // Of the state after them.
   ROTA_FIELDS(index, term, logical, wall_ns, command, events, prior, post)
 };
 
@@ -55,7 +55,7 @@ inline constexpr std::string_view kLogMagic = "rota log 3\n";
 // Appends the record's bytes, its chain hash at the end, and returns that.
 Hash128 encode_record(const Record& record, const Hash128& previous_chain, std::string& out);
 
-// Where a log stands: what the next record must continue.
+// A position in a log: what the next record must follow.
 struct LogPosition {
   std::uint64_t index = 0;  // Of the last record.
   Term term{};
@@ -64,7 +64,7 @@ struct LogPosition {
   std::optional<Hash128> post{};  // None: not known, and the next record's prior is not checked.
 };
 
-// The record whose bytes these are, as the one after `position`, which it then becomes. kCorrupt with details "record"
+// Decodes the record after `position`, and advances that. kCorrupt with details "record"
 // (the index that belongs here) and "defect": "changed", "missing" (a later record stands here), "repeated" (an earlier
 // one) or "inconsistent" (the chain is right, the content is not). kUnsupported with the defect "format" for the first
 // record of a log of another format. `position` is then as before.
@@ -98,7 +98,7 @@ class LogReader {
   // REQUIRES: no error before.
   [[nodiscard]] Result<const Record*> next();
 
-  // How far it has read, and where the log stands there.
+  // How far it has read.
   [[nodiscard]] std::size_t byte() const { return at_; }
   [[nodiscard]] const LogPosition& position() const { return position_; }
 

@@ -16,7 +16,7 @@ Nearest nearest_worker(const State& state, const Requirements& needs, std::strin
   Nearest nearest;
   std::size_t fewest = ~std::size_t{0};
   std::int64_t strongest = -1;
-  for (const Kind& kind : state.board().kinds()) {
+  for (const Kind& kind : state.placement().kinds()) {
     if (kind.live == 0) continue;
     std::vector<std::string> lacks = unmet_requirements(kind.spec, needs, handler);
     WorkerId first;

@@ -1,9 +1,9 @@
-// Scenarios: the brain's decisions as scripts with the full events that follow (scenarios/*.txt).
+// Scenarios: scripts of commands with all events that follow from them (scenarios/*.txt).
 //
-// ROTA_REWRITE_SCENARIOS=1 writes what the brain does now into the files; the difference is then to be read, event by
-// event. Beside the events each step checks: the invariants; that a refused command changes nothing; that the record
-// survives its bytes; that a second brain which only applies events has the same state. And at the end, that every
-// snapshot taken on the way decides and arrives at the same.
+// ROTA_REWRITE_SCENARIOS=1 writes the events of the present brain into the files; read the difference, event by event.
+// Each step also checks the invariants, that a refused command changes nothing, that the record survives encoding, and
+// that a second brain, which only applies events, has the same state. At the end, a brain that is restored from each
+// snapshot on the way must verify the rest of the log.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -171,6 +171,12 @@ TEST(ScenarioTest, ReadyOrder) { run_scenario("ready_order"); }
 
 // B-5: what a worker is, and what it must have.
 TEST(ScenarioTest, Workers) { run_scenario("workers"); }
+
+// B-5: named counted resources of a worker.
+TEST(ScenarioTest, Named) { run_scenario("named"); }
+
+// B-5: the handler that a task needs.
+TEST(ScenarioTest, Handlers) { run_scenario("handlers"); }
 
 // B-6: several tasks while they fit, and a bounded queue at the worker.
 TEST(ScenarioTest, Resources) { run_scenario("resources"); }

@@ -1,4 +1,4 @@
-// What the references of a task stand for, as far as the state knows it (B-13).
+// The values of the references of a task (B-13).
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What follows from a state by itself: the steps that are taken until there is none left.
+// The steps that follow from a state by themselves, repeated until none is left.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -12,17 +12,17 @@ namespace rota::fleet {
 
 void Decision::settle() {
   for (;;) {
-    state_.board().prune(state_);
+    state_.placement().drop_stale(state_);
     if (promote() || examine() || place() || defer() || preempt() || leave() || end_workflow()) continue;
     return;
   }
 }
 
-// What waits at a worker starts there when what it needs is free: strictly in order, as the worker does it.
+// The first execution in the queue of a worker starts when its resources are free. The order is that of the worker.
 bool Decision::promote() {
-  Board& board = state_.board();
-  while (!board.to_promote().empty()) {
-    const Worker& worker = state_.at(board.to_promote().front());
+  PlacementIndex& index = state_.placement();
+  while (!index.to_promote().empty()) {
+    const Worker& worker = state_.at(index.to_promote().front());
     const auto next = std::find_if(worker.executions.begin(), worker.executions.end(),
                                    [](const Execution& execution) { return execution.queued; });
     if (next != worker.executions.end()) {
@@ -35,25 +35,25 @@ bool Decision::promote() {
         return true;
       }
     }
-    board.drop_promoted();
-    board.prune(state_);
+    index.pop_to_promote();
+    index.drop_stale(state_);
   }
   return false;
 }
 
-// All that it needs has ended: do its references lead somewhere, and does its condition hold?
+// All stages that the task needs have ended: evaluates its condition, and checks that its references resolve.
 bool Decision::examine() {
-  Board& board = state_.board();
-  if (board.to_examine().empty()) return false;
-  const TaskId id = board.to_examine().front();
-  board.drop_examined(id);
+  PlacementIndex& index = state_.placement();
+  if (index.to_examine().empty()) return false;
+  const TaskId id = index.to_examine().front();
+  index.pop_to_examine(id);
   const Workflow& workflow = state_.at(id.workflow());
   const TaskTemplate& use = workflow.template_of(workflow.tasks[id.index()]);
   TaskScope scope(state_, id);
   if (!use.condition.empty()) {
     const Result<bool> holds = evaluate_condition(use.condition, scope);
     if (!holds.ok()) {
-      fail(id, FailureKind::kReference, "its condition: " + holds.error().message);
+      fail(id, FailureKind::kReference, "the condition: " + holds.error().message);
       return true;
     }
     if (!*holds) {
@@ -61,12 +61,18 @@ bool Decision::examine() {
       return true;
     }
   }
-  const Result<TaskSpec> spec = resolve_references(use.spec, scope);
-  if (spec.ok()) {
-    emit(TaskReadied{id});
-  } else {
-    fail(id, FailureKind::kReference, spec.error().message);
+  std::size_t bytes = 0;
+  for (const ReferenceUse& reference : workflow.info_of(workflow.tasks[id.index()]).references) {
+    const Result<std::string_view> value = find_value(reference.reference, scope);
+    bytes += value.ok() ? value->size() : 0;
+    if (!value.ok() || bytes > kResolvedMostBytes) {
+      fail(id, FailureKind::kReference,
+           value.ok() ? "the values of the references have more than " + std::to_string(kResolvedMostBytes) + " bytes"
+                      : value.error().message);
+      return true;
+    }
   }
+  emit(TaskReadied{id});
   return true;
 }
 
@@ -76,7 +82,7 @@ bool Decision::over_quota(const User& user, const Requirements& needs, std::int6
 
 namespace {
 
-// The head of a class, with all that its place in the order depends on (B-4, B-22).
+// The head of a class, with everything that decides its place in the order (B-4, B-22).
 struct Head {
   std::int64_t priority = 0;
   bool started = false;
@@ -107,13 +113,13 @@ Head head_of(const State& state, ShapeRef shape, const ClassKey& key, const Read
 }  // namespace
 
 bool Decision::place() {
-  const Board& board = state_.board();
-  if (board.open().empty()) return false;
-  // Usually there is one class; the list is for those that turn out not to fit (gangs) while others behind them do.
+  const PlacementIndex& index = state_.placement();
+  if (index.open_shapes().empty()) return false;
+  // The best class that is not a gang, and the gangs, which may turn out not to fit.
   Head best;
   std::vector<Head> others;
-  for (const ShapeRef ref : board.open()) {
-    const Shape& shape = board.shape(ref);
+  for (const ShapeRef ref : index.open_shapes()) {
+    const Shape& shape = index.shape(ref);
     for (const auto& [key, ready] : shape.classes) {
       if (over_quota(state_.users()[key.user], shape.key.needs)) continue;
       Head head = head_of(state_, ref, key, ready);
@@ -136,7 +142,7 @@ bool Decision::place() {
   return false;
 }
 
-// Together or not at all: every task of the stage that has not ended is ready, and all of them fit at once.
+// Places a gang if each of its tasks that has not succeeded is ready, and all of them fit at once.
 bool Decision::place_gang(ShapeRef ref, const ReadyClass& ready) {
   const TaskId any = ready.head()->task;
   const Workflow& workflow = state_.at(any.workflow());
@@ -149,7 +155,7 @@ bool Decision::place_gang(ShapeRef ref, const ReadyClass& ready) {
   }
   const User& user = state_.users()[workflow.user];
   const auto count = static_cast<std::int64_t>(tasks.size());
-  if (over_quota(user, state_.board().shape(ref).key.needs, count)) return false;
+  if (over_quota(user, state_.placement().shape(ref).key.needs, count)) return false;
   const std::vector<Choice> choices = choose_gang(state_, ref, tasks);
   if (choices.size() != tasks.size()) return false;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
@@ -164,17 +170,17 @@ void Decision::assign(TaskId id) {
   Choice choice = choose_worker(state_, id);
   TaskAssigned assigned{
       id, state_.at(id).attempt.next(), choice.worker, choice.devices, choice.queued, {}, choice.reasoning};
-  const Shape& shape = state_.board().shape(state_.at(id).shape);
+  const Shape& shape = state_.placement().shape(state_.at(id).shape);
   if (shape.key.merge != Hash128()) {
-    // The next ones of the same template ride along, whatever their workflow: the same order as if they came up alone.
+    // The next tasks with an equal template, of any workflow, join the execution in their order.
     std::vector<Head> more;
     for (const auto& [key, ready] : shape.classes) {
       std::size_t taken = 0;
-      auto run = ready.run.begin();
-      auto side = ready.side.begin();
+      auto run = ready.queue.begin();
+      auto side = ready.stragglers.begin();
       while (taken < static_cast<std::size_t>(state_.policy().merge_most) &&
-             (run != ready.run.end() || side != ready.side.end())) {
-        const bool from_run = run != ready.run.end() && (side == ready.side.end() || *run < *side);
+             (run != ready.queue.end() || side != ready.stragglers.end())) {
+        const bool from_run = run != ready.queue.end() && (side == ready.stragglers.end() || *run < *side);
         const ReadyEntry entry = from_run ? *run++ : *side++;
         const Task* task = state_.find(entry.task);
         if (entry.task == id || task == nullptr || task->state != TaskState::kReady || task->stamp != entry.stamp)
@@ -195,22 +201,22 @@ void Decision::assign(TaskId id) {
   emit(std::move(assigned));
 }
 
-// It could only go to its parent's worker, and that has no room: said once, no attempt is spent (B-11).
+// The task may only run on its parent's worker, which is busy: recorded once, and no attempt is spent (B-11).
 bool Decision::defer() {
-  Board& board = state_.board();
-  if (board.to_defer().empty()) return false;
-  const TaskId id = board.to_defer().front();
-  board.drop_deferred();
+  PlacementIndex& index = state_.placement();
+  if (index.to_defer().empty()) return false;
+  const TaskId id = index.to_defer().front();
+  index.pop_to_defer();
   emit(TaskRequeued{id, RequeueReason::kStickyWorkerBusy, 0, 0});
   return true;
 }
 
-// A task that found no room asks tasks of lower priority to make some, at a checkpoint of theirs (B-22).
+// Asks tasks of lower priority to stop at a checkpoint, to make room for a task that found none (B-22).
 bool Decision::preempt() {
-  if (!state_.policy().preemption || state_.board().ready() == 0) return false;
+  if (!state_.policy().preemption || state_.placement().ready_tasks() == 0) return false;
   Head best;
   std::vector<TaskId> victims;
-  state_.board().each_shape([&](ShapeRef ref, const Shape& shape) {
+  state_.placement().each_shape([&](ShapeRef ref, const Shape& shape) {
     if (shape.ready == 0 || shape.start > 0 || shape.key.gang != 0) return;
     for (const auto& [key, ready] : shape.classes) {
       Head head = head_of(state_, ref, key, ready);
@@ -227,20 +233,20 @@ bool Decision::preempt() {
 }
 
 bool Decision::leave() {
-  Board& board = state_.board();
-  if (board.to_leave().empty()) return false;
-  const WorkerId id = board.to_leave().front();
-  board.drop_left();
-  worker_gone(id);  // Bindings only: it runs nothing.
+  PlacementIndex& index = state_.placement();
+  if (index.to_leave().empty()) return false;
+  const WorkerId id = index.to_leave().front();
+  index.pop_to_leave();
+  worker_gone(id);  // Drops its bindings: it has no tasks.
   emit(WorkerChanged{id, WorkerChange::kLeft});
   return true;
 }
 
 bool Decision::end_workflow() {
-  Board& board = state_.board();
-  if (board.to_end().empty()) return false;
-  const WorkflowId id = board.to_end().front();
-  board.drop_ended();
+  PlacementIndex& index = state_.placement();
+  if (index.to_end().empty()) return false;
+  const WorkflowId id = index.to_end().front();
+  index.pop_to_end();
   Outcome outcome = Outcome::kSucceeded;
   for (const Task& task : state_.at(id).tasks) {
     if (task.state == TaskState::kFailed) outcome = Outcome::kFailed;

@@ -1,9 +1,10 @@
-// The state's data as bytes, and the board made anew from it (B-21).
+// Encodes the state's data, and rebuilds the placement index from it (B-21).
 //
 //   state    = globals, kinds, workers, users, first workflow, workflows (an optional each: null once forgotten)
 //   workflow = data, spec, tasks (data and an optional extra each)
 //
-// What follows from the rest is left out: a stage's counters, the graph, what templates refer to, the board.
+// What can be derived is left out: counters of stages, the graph, references of templates, sums of held resources, and
+// the placement index.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -52,8 +53,8 @@ std::string State::encode() const {
                        {}};
   for (const auto& [type, worker] : globals_.type_owner) globals.type_owner.push_back({type, worker});
   out.add(globals);
-  out.add(static_cast<std::uint64_t>(board_.kinds().size()));
-  for (const Kind& kind : board_.kinds()) out.add(static_cast<const KindData&>(kind));
+  out.add(static_cast<std::uint64_t>(placement_.kinds().size()));
+  for (const Kind& kind : placement_.kinds()) out.add(static_cast<const KindData&>(kind));
   out.add(static_cast<std::uint64_t>(workers_.size()));
   for (const auto& worker : workers_) {
     out.add(worker != nullptr);
@@ -101,7 +102,7 @@ Result<State> State::decode(std::string_view bytes) {
   for (std::uint64_t i = 0; i < count; ++i) {
     if (!in.read(kinds.emplace_back())) return in.error();
   }
-  state.board_.restore_kinds(std::move(kinds));
+  state.placement_.restore_kinds(std::move(kinds));
 
   if (!in.read(count)) return in.error();
   for (std::uint64_t i = 0; i < count; ++i) {
@@ -111,7 +112,7 @@ Result<State> State::decode(std::string_view bytes) {
     if (!there) continue;
     worker = std::make_unique<Worker>();
     if (!in.read(static_cast<WorkerData&>(*worker))) return in.error();
-    if (worker->id.value() != i + 1) return damaged("a worker has another's number");
+    if (worker->id.value() != i + 1) return damaged("a worker has the id of another one");
     worker->spec_hash = hash_fields(worker->spec);
     for (const Execution& execution : worker->executions) {
       worker->execution_set.add(hash_fields(execution));
@@ -158,7 +159,7 @@ Result<State> State::decode(std::string_view bytes) {
     ROTA_TRY_ASSIGN(WorkflowPlan plan, plan_workflow(workflow.spec));
     if (workflow.id.value() != state.first_workflow_ + i || plan.tasks != tasks ||
         workflow.user >= state.users_.size()) {
-      return damaged("a workflow does not fit together");
+      return damaged("the parts of a workflow do not match");
     }
     workflow.spec_hash = hash_fields(workflow.spec);
     workflow.dag = std::move(plan.dag);
@@ -193,43 +194,45 @@ Result<State> State::decode(std::string_view bytes) {
 
 void State::rebuild() {
   constexpr std::int64_t kNs = graph::kNsPerMs;
-  board_.clear();
+  placement_.clear();
   live_workers_ = 0;
   for (const auto& worker : workers_) {
     if (worker == nullptr) continue;
-    board_.add_worker(*this, *worker, true);
+    placement_.add_worker(*this, *worker, true);
     live_workers_ += worker->live() ? 1 : 0;
-    if (worker->queued > 0) board_.want_promoted(worker->id);
+    if (worker->queued > 0) placement_.add_to_promote(worker->id);
     if (worker->reachable) {
-      board_.arm({worker->seen_ns + policy().heartbeat_ttl_ms * kNs, Timer::Kind::kHeartbeat, worker->id.value()});
+      placement_.set_timer(
+          {worker->seen_ns + policy().heartbeat_ttl_ms * kNs, Timer::Kind::kHeartbeat, worker->id.value()});
     } else {
-      board_.arm({worker->gone_ns + policy().retention_ms * kNs, Timer::Kind::kForgetWorker, worker->id.value()});
+      placement_.set_timer(
+          {worker->gone_ns + policy().retention_ms * kNs, Timer::Kind::kForgetWorker, worker->id.value()});
     }
   }
-  board_.fleet_changed(*this);
+  placement_.fleet_changed(*this);
   std::vector<std::pair<std::int64_t, TaskId>> ready;
   for (const auto& workflow : workflows_) {
     if (workflow == nullptr) continue;
     for (TemplateInfo& info : workflow->templates) info.shape = kNoShape;
     if (workflow->outcome != Outcome::kRunning) {
-      board_.arm(
+      placement_.set_timer(
           {workflow->ended_ns + policy().retention_ms * kNs, Timer::Kind::kForgetWorkflow, workflow->id.value()});
     }
     for (Task& task : workflow->tasks) {
       task.shape = kNoShape;
       if (task.state == TaskState::kReady) ready.emplace_back(task.since_ns, workflow->id_of(task));
       if (task.state == TaskState::kQueued && task.due_ns() > 0) {
-        board_.arm({task.due_ns(), Timer::Kind::kBackoff, workflow->id_of(task).value()});
+        placement_.set_timer({task.due_ns(), Timer::Kind::kBackoff, workflow->id_of(task).value()});
       }
     }
   }
   std::sort(ready.begin(), ready.end());
   for (const auto& [since, id] : ready) {
     Workflow& workflow = workflow_at(id.workflow());
-    board_.push(*this, workflow, workflow.tasks[id.index()]);
+    placement_.push(*this, workflow, workflow.tasks[id.index()]);
   }
   if (policy().elastic.enable) {
-    board_.arm({globals_.elastic_polled_ns + policy().elastic.poll_ms * kNs, Timer::Kind::kElastic, 0});
+    placement_.set_timer({globals_.elastic_polled_ns + policy().elastic.poll_ms * kNs, Timer::Kind::kElastic, 0});
   }
 }
 

@@ -1,10 +1,11 @@
-// How events change the state.
+// How events change policy, users, workers and workflows.
 #include "fleet/state.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "fleet/codec.h"
+#include "fleet/dispatch_mode.h"
 #include "rota/assert.h"
 #include "rota/graph/ready_order.h"
 
@@ -14,7 +15,7 @@ namespace {
 template <class T>
 const T& body(const Command& cause) {
   const T* command = std::get_if<T>(&cause);
-  ROTA_ASSERT(command != nullptr, "an event of another command", T::kName);
+  ROTA_ASSERT(command != nullptr, "the event belongs to another command", T::kName);
   return *command;
 }
 }  // namespace
@@ -115,7 +116,7 @@ std::int64_t effective_priority(const State& state, const Task& task) {
 
 std::int64_t dominant_share(const State& state, const User& user) {
   constexpr std::int64_t kScale = 1'000'000;
-  const auto& kinds = state.board().kinds();
+  const auto& kinds = state.placement().kinds();
   std::int64_t gpus = 1;
   for (const Kind& kind : kinds) gpus += kind.taking * static_cast<std::int64_t>(kind.spec.resources.gpus.size());
   std::int64_t share = user.used.gpus * kScale / gpus;
@@ -217,13 +218,13 @@ void State::begin(std::uint64_t index, std::int64_t logical, std::int64_t wall_n
   globals_.index = index;
   globals_.logical = logical;
   globals_.now_ns = std::max(globals_.now_ns, wall_ns);
-  board_.expire_hints(*this);
+  placement_.expire_caches(*this);
   fired_.clear();
-  if (std::holds_alternative<Tick>(command)) board_.take_due(*this, fired_);
+  if (std::holds_alternative<Tick>(command)) placement_.take_due_timers(*this, fired_);
 }
 
 void State::end() {
-  board_.rearm_graces(*this);
+  placement_.reset_grace_timers(*this);
   // An entity that this record has removed is not found, and needs no hash.
   for (const TaskId id : dirty_tasks_) {
     Task* task = lookup(id);
@@ -263,13 +264,13 @@ void State::end() {
 
 void State::forget_record(std::uint64_t index, std::int64_t logical, std::int64_t now_ns) {
   ROTA_ASSERT(dirty_tasks_.empty() && dirty_workers_.empty() && dirty_workflows_.empty(), "nothing was applied");
-  board_.rearm_graces(*this);
+  placement_.reset_grace_timers(*this);
   globals_.index = index;
   globals_.logical = logical;
   globals_.now_ns = now_ns;
 }
 
-std::int64_t State::next_due_ns() const { return board_.next_due_ns(); }
+std::int64_t State::next_due_ns() const { return placement_.next_due_ns(); }
 
 void State::apply(const Event& event, const Command& cause) {
   std::visit([&](const auto& e) { on(e, cause); }, event);
@@ -280,9 +281,10 @@ void State::apply(const Event& event, const Command& cause) {
 void State::on(const PolicyChanged&, const Command& cause) {
   globals_.policy = body<SetPolicy>(cause).policy;
   policy_hash_ = hash_fields(globals_.policy);
-  globals_.elastic_polled_ns = time_ns();  // The first look is an interval from here.
-  if (globals_.policy.mode != DispatchMode::kFixedPipeline) globals_.type_owner.clear();
-  if (globals_.policy.mode != DispatchMode::kStaticWorker) {
+  globals_.elastic_polled_ns = time_ns();  // The coordinator first acts one interval from now.
+  const Binding binding = dispatch_rules(*this).binding;
+  if (binding != Binding::kType) globals_.type_owner.clear();
+  if (binding != Binding::kWorkflow) {
     each_worker([&](const Worker& worker) {
       if (!worker.owner.is_none()) edit(worker.id).owner = WorkflowId();
     });
@@ -316,7 +318,7 @@ void State::on(const QuotaChanged&, const Command& cause) {
 void State::on(const WorkerRegistered& e, const Command& cause) {
   const auto& command = body<RegisterWorker>(cause);
   if (find(e.worker) == nullptr) {
-    ROTA_ASSERT(e.worker.value() == workers_.size() + 1, "workers are numbered as they come");
+    ROTA_ASSERT(e.worker.value() == workers_.size() + 1, "worker ids are consecutive");
     Worker& fresh = *workers_.emplace_back(std::make_unique<Worker>());
     fresh.id = e.worker;
     fresh.spec = command.worker;
@@ -325,10 +327,10 @@ void State::on(const WorkerRegistered& e, const Command& cause) {
     dirty_workers_.push_back(e.worker);
     globals_.last_worker = e.worker;
     worker_names_[fresh.spec.name] = e.worker;
-    board_.add_worker(*this, fresh, false);
+    placement_.add_worker(*this, fresh, false);
   }
   Worker& worker = edit(e.worker);
-  ROTA_ASSERT(worker.executions.empty(), "what it ran was taken back");
+  ROTA_ASSERT(worker.executions.empty(), "its tasks were requeued before");
   worker.reachable = true;
   worker.draining = worker.left = false;
   if (command.incarnation != (worker.lives.empty() ? Incarnation() : worker.lives.back())) {
@@ -337,12 +339,13 @@ void State::on(const WorkerRegistered& e, const Command& cause) {
   }
   worker.seen_ns = worker.idle_since_ns = time_ns();
   for (const CacheItem& cache : command.caches) touch_cache(worker, cache.item, cache.used_ns);
-  board_.fleet_changed(*this);
-  board_.refit(*this, worker);
+  placement_.fleet_changed(*this);
+  placement_.update_worker(*this, worker);
   live_workers_ = 0;
   each_worker([&](const Worker& each) { live_workers_ += each.live() ? 1 : 0; });
-  follow_weights();
-  board_.arm({time_ns() + policy().heartbeat_ttl_ms * graph::kNsPerMs, Timer::Kind::kHeartbeat, e.worker.value()});
+  reindex_sticky_tasks();
+  placement_.set_timer(
+      {time_ns() + policy().heartbeat_ttl_ms * graph::kNsPerMs, Timer::Kind::kHeartbeat, e.worker.value()});
 }
 
 void State::on(const WorkersSeen& e, const Command&) {
@@ -365,7 +368,8 @@ void State::on(const WorkerChanged& e, const Command&) {
     case WorkerChange::kBack:
       worker.reachable = true;
       worker.seen_ns = worker.idle_since_ns = time_ns();
-      board_.arm({time_ns() + policy().heartbeat_ttl_ms * graph::kNsPerMs, Timer::Kind::kHeartbeat, e.worker.value()});
+      placement_.set_timer(
+          {time_ns() + policy().heartbeat_ttl_ms * graph::kNsPerMs, Timer::Kind::kHeartbeat, e.worker.value()});
       break;
     case WorkerChange::kDisabledByHand:
       worker.disabled_by_hand = true;
@@ -385,35 +389,36 @@ void State::on(const WorkerChanged& e, const Command&) {
   }
   if (!worker.live()) {
     worker.gone_ns = time_ns();
-    board_.worker_gone(worker, time_ns());
+    placement_.note_gone(worker, time_ns());
   }
   if (e.change == WorkerChange::kUnreachable) {
-    board_.arm({time_ns() + policy().retention_ms * graph::kNsPerMs, Timer::Kind::kForgetWorker, e.worker.value()});
+    placement_.set_timer(
+        {time_ns() + policy().retention_ms * graph::kNsPerMs, Timer::Kind::kForgetWorker, e.worker.value()});
   }
-  if (e.change == WorkerChange::kDraining && worker.executions.empty()) board_.want_left(e.worker);
-  board_.fleet_changed(*this);
-  board_.refit(*this, worker);
+  if (e.change == WorkerChange::kDraining && worker.executions.empty()) placement_.add_to_leave(e.worker);
+  placement_.fleet_changed(*this);
+  placement_.update_worker(*this, worker);
   live_workers_ = 0;
   each_worker([&](const Worker& each) { live_workers_ += each.live() ? 1 : 0; });
-  follow_weights();
+  reindex_sticky_tasks();
   if (e.change == WorkerChange::kLeft) {
-    board_.forget_worker(*this, worker);
+    placement_.forget_worker(*this, worker);
     const auto name = worker_names_.find(worker.spec.name);
     if (name != worker_names_.end() && name->second == e.worker) worker_names_.erase(name);
-    workers_[e.worker.value() - 1].reset();  // It left the hash when it was edited.
+    workers_[e.worker.value() - 1].reset();  // edit() has subtracted it from the hash.
   }
 }
 
-void State::follow_weights() {
+void State::reindex_sticky_tasks() {
   for (const auto& workflow : workflows_) {
     if (workflow == nullptr || workflow->outcome != Outcome::kRunning) continue;
-    const auto sticky = [](const TemplateInfo& info) { return info.sticky != ~0U; };
+    const auto sticky = [](const TemplateInfo& info) { return info.sticky != TemplateInfo::kNoStage; };
     if (std::none_of(workflow->templates.begin(), workflow->templates.end(), sticky)) continue;
     for (Task& task : workflow->tasks) {
       if (task.shape == kNoShape || !sticky(workflow->info_of(task))) continue;
-      if (Board::key_of(*this, *workflow, task) == board_.shape(task.shape).key) continue;
-      board_.remove(*this, *workflow, task);
-      board_.push(*this, *workflow, task);
+      if (PlacementIndex::key_of(*this, *workflow, task) == placement_.shape(task.shape).key) continue;
+      placement_.remove(*this, *workflow, task);
+      placement_.push(*this, *workflow, task);
     }
   }
 }
@@ -430,7 +435,7 @@ void State::touch_cache(Worker& worker, const std::string& item, std::int64_t us
     place->used_ns = std::max(place->used_ns, used);
   }
   worker.cache_set.add(hash_fields(*place));
-  board_.hint(*this, worker, item, place->used_ns);
+  placement_.cache_used(*this, worker, item, place->used_ns);
 }
 
 void State::on(const CachesReported& e, const Command& cause) {
@@ -446,9 +451,13 @@ void State::on(const CachesReported& e, const Command& cause) {
 
 void State::on(const WorkflowAccepted& e, const Command& cause) {
   const auto& command = body<SubmitWorkflow>(cause);
-  ROTA_ASSERT(e.workflow.value() == first_workflow_ + workflows_.size(), "workflows are numbered as they come");
-  Result<WorkflowPlan> planned = plan_workflow(command.workflow);
-  ROTA_ASSERT(planned.ok(), "an accepted workflow has no fault");
+  ROTA_ASSERT(e.workflow.value() == first_workflow_ + workflows_.size(), "workflow ids are consecutive");
+  if (!plan_) {  // The record is applied without having been decided here.
+    Result<WorkflowPlan> planned = plan_workflow(command.workflow);
+    ROTA_ASSERT(planned.ok(), "an accepted workflow has no fault");
+    plan_ = std::move(*planned);
+  }
+  WorkflowPlan plan = *std::exchange(plan_, std::nullopt);
   Workflow& workflow = *workflows_.emplace_back(std::make_unique<Workflow>());
   workflow.id = globals_.last_workflow = e.workflow;
   workflow.key = command.key;
@@ -457,16 +466,16 @@ void State::on(const WorkflowAccepted& e, const Command& cause) {
   workflow.priority = workflow.spec.priority;
   workflow.submitted_ns = time_ns();
   workflow.user = user_index(workflow.spec.user);
-  workflow.dag = std::move(planned->dag);
-  workflow.stages = std::move(planned->stages);
-  workflow.templates = std::move(planned->templates);
+  workflow.dag = std::move(plan.dag);
+  workflow.stages = std::move(plan.stages);
+  workflow.templates = std::move(plan.templates);
   workflow.dirty = true;
   dirty_workflows_.push_back(e.workflow);
   if (!workflow.key.empty()) keys_[workflow.key] = e.workflow;
-  workflow.tasks.resize(planned->tasks);
-  workflow.unfinished = planned->tasks;
-  unfinished_ += planned->tasks;
-  dirty_tasks_.reserve(planned->tasks);
+  workflow.tasks.resize(plan.tasks);
+  workflow.unfinished = plan.tasks;
+  unfinished_ += plan.tasks;
+  dirty_tasks_.reserve(plan.tasks);
   for (std::uint32_t i = 0; i < workflow.stages.size(); ++i) {
     const StageState& stage = workflow.stages[i];
     const auto priority = static_cast<std::int32_t>(workflow.priority + workflow.spec.stages[i].priority);
@@ -479,11 +488,11 @@ void State::on(const WorkflowAccepted& e, const Command& cause) {
     }
   }
   for (std::uint32_t i = 0; i < workflow.stages.size(); ++i) {
-    if (workflow.stages[i].waits == 0) arrive(workflow, i);
+    if (workflow.stages[i].waits == 0) needs_met(workflow, i);
   }
 }
 
-void State::arrive(Workflow& workflow, std::uint32_t stage) {
+void State::needs_met(Workflow& workflow, std::uint32_t stage) {
   const StageState& range = workflow.stages[stage];
   for (std::uint32_t t = range.first; t < range.first + range.count; ++t) {
     Task& task = workflow.tasks[t];
@@ -493,7 +502,7 @@ void State::arrive(Workflow& workflow, std::uint32_t stage) {
 
 void State::ready_or_examined(Workflow& workflow, Task& task) {
   if (workflow.info_of(task).examine && task.attempt.is_none()) {
-    board_.want_examined(workflow.id_of(task));
+    placement_.add_to_examine(workflow.id_of(task));
   } else {
     become_ready(workflow, edit(workflow, task));
   }
@@ -503,7 +512,7 @@ void State::become_ready(Workflow& workflow, Task& task) {
   move(workflow, task, TaskState::kReady);
   if (task.extra != nullptr) task.extra->due_ns = 0;
   if (task.since_ns == 0) task.since_ns = time_ns();
-  board_.push(*this, workflow, task);
+  placement_.push(*this, workflow, task);
 }
 
 void State::move(Workflow& workflow, Task& task, TaskState to) {
@@ -520,7 +529,7 @@ void State::move(Workflow& workflow, Task& task, TaskState to) {
     task.ended_ns = time_ns();
     --edited.unfinished;
     --unfinished_;
-    if (edited.unfinished == 0) board_.want_ended(workflow.id);
+    if (edited.unfinished == 0) placement_.add_to_end(workflow.id);
   } else {
     task.started_ns = task.ended_ns = 0;
     ++edited.unfinished;
@@ -537,7 +546,7 @@ void State::stage_task_done(Workflow& workflow, Task& task) {
   for (const graph::TaskRef child : workflow.dag.children(graph::TaskRef(task.stage + 1))) {
     StageState& next = workflow.stages[child.value() - 1];
     ROTA_ASSERT(next.waits > 0);
-    if (--next.waits == 0) arrive(workflow, child.value() - 1);
+    if (--next.waits == 0) needs_met(workflow, child.value() - 1);
   }
 }
 
@@ -546,23 +555,24 @@ void State::on(const WorkflowEnded& e, const Command&) {
   ROTA_ASSERT(workflow.unfinished == 0);
   workflow.outcome = e.outcome;
   workflow.ended_ns = time_ns();
-  board_.release_templates(workflow);
+  placement_.release_templates(workflow);
   if (!workflow.bound.is_none()) {
     const WorkerId bound = std::exchange(workflow.bound, WorkerId());
     if (find(bound) != nullptr && at(bound).owner == e.workflow) {
       Worker& worker = edit(bound);
       worker.owner = WorkflowId();
-      board_.refit(*this, worker);
+      placement_.update_worker(*this, worker);
     }
-    board_.refit_workflow(*this, e.workflow);
+    placement_.update_workflow(*this, e.workflow);
   }
-  board_.arm({time_ns() + policy().retention_ms * graph::kNsPerMs, Timer::Kind::kForgetWorkflow, e.workflow.value()});
+  placement_.set_timer(
+      {time_ns() + policy().retention_ms * graph::kNsPerMs, Timer::Kind::kForgetWorkflow, e.workflow.value()});
 }
 
 void State::on(const WorkflowForgotten& e, const Command&) {
   Workflow& workflow = edit(e.workflow);
   ROTA_ASSERT(workflow.outcome != Outcome::kRunning);
-  for (Task& task : workflow.tasks) edit(workflow, task);  // Out of the hash.
+  for (Task& task : workflow.tasks) edit(workflow, task);  // Subtracts it from the hash.
   if (!workflow.key.empty()) keys_.erase(workflow.key);
   workflows_[e.workflow.value() - first_workflow_].reset();
   while (!workflows_.empty() && workflows_.front() == nullptr) {
@@ -578,18 +588,18 @@ void State::on(const BindingDropped& e, const Command&) {
     workflow.bound = WorkerId();
     if (worker != nullptr) {
       edit(worker->id).owner = WorkflowId();
-      board_.refit(*this, *worker);
+      placement_.update_worker(*this, *worker);
     }
-    board_.refit_workflow(*this, e.workflow);
+    placement_.update_workflow(*this, e.workflow);
   } else {
     globals_.type_owner.erase(e.type);
-    board_.refit_type(*this, e.type);
+    placement_.update_type(*this, e.type);
   }
 }
 
 void State::on(const ElasticPolled&, const Command&) {
   globals_.elastic_polled_ns = time_ns();
-  board_.arm({time_ns() + policy().elastic.poll_ms * graph::kNsPerMs, Timer::Kind::kElastic, 0});
+  placement_.set_timer({time_ns() + policy().elastic.poll_ms * graph::kNsPerMs, Timer::Kind::kElastic, 0});
 }
 
 }  // namespace rota::fleet

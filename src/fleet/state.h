@@ -1,13 +1,14 @@
 // State: everything that the brain knows, as a function of the events that were applied.
 //
-// Two kinds of things live here. *Data* (the structs with ROTA_FIELDS) is what a snapshot holds and what the state's
-// hash covers. The *board* (board.h) is derived from it: who is ready in which order, who could take what. No decision
-// depends on how the board came to be, only on the data: a board that is rebuilt from a snapshot decides the same.
+// The state has two parts. Its *data* (the structs with ROTA_FIELDS) is what a snapshot contains and what the state's
+// hash covers. Its *placement index* (placement_index.h) is derived from the data. Decisions depend on the data alone:
+// an index that is rebuilt from a snapshot leads to the same decisions.
 //
-// Cost: applying an event touches what the event names. The hash is a sum over entities, kept up to date by taking out
-// the old hash of an entity when it is first touched in a record and putting in the new one when the record ends.
+// Cost: applying an event touches only what the event names. The state's hash is a sum over entities. It is updated
+// incrementally: the old hash of an entity is subtracted when a record first changes it, and the new one is added when
+// the record ends.
 //
-// Invariants (check_invariants()): listed there.
+// Invariants: see check_invariants() in invariants.cc.
 // Thread safety: none; one owner.
 #pragma once
 
@@ -17,15 +18,17 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/hash.h"
-#include "fleet/board.h"
 #include "fleet/command.h"
 #include "fleet/event.h"
-#include "model/reference.h"
+#include "fleet/placement_index.h"
+#include "fleet/plan.h"
 #include "rota/graph/dag.h"
 #include "rota/graph/task.h"
 #include "rota/model/ids.h"
@@ -65,10 +68,11 @@ struct TaskData {
   AttemptNumber attempt{};    // Of the latest assignment. Fences reports.
   std::uint32_t spent = 0;    // Attempts that count against max_attempts.
   WorkerId worker{};          // Where it runs, or ran last.
-  std::int64_t since_ns = 0;  // Ready since; kept when it is requeued, so that it is in front again.
+  std::int64_t since_ns = 0;  // Ready since; kept when it is requeued, so that it keeps its place in the order.
   std::int64_t assigned_ns = 0;
-  std::int64_t started_ns = 0;    // Of the attempt that ended it; 0: that did not start, or its worker did not say.
-  std::int64_t ended_ns = 0;      // Set while it is terminal.
+  std::int64_t started_ns =
+      0;                      // Of the attempt that ended it; 0: the attempt did not start, or its worker did not say.
+  std::int64_t ended_ns = 0;  // Set while it is terminal.
   std::uint64_t assigned_in = 0;  // The index of the record with the latest assignment.
   std::int32_t priority = 0;
   ROTA_FIELDS(state, paused_from, skipped, at_worker, stopping, deferred, preempts, stop, stage, attempt, spent, worker,
@@ -76,31 +80,14 @@ struct TaskData {
 };
 
 struct Task : TaskData {
-  ShapeRef shape = kNoShape;  // Board. It comes first to fill TaskData's padding.
+  ShapeRef shape = kNoShape;  // PlacementIndex. It comes first to fill TaskData's padding.
   std::unique_ptr<TaskExtra> extra{};
   Hash128 hash{};           // As it is in the state's hash.
-  std::uint32_t stamp = 0;  // Board: which entry of the ready queues is the valid one.
+  std::uint32_t stamp = 0;  // PlacementIndex: which entry of the ready queues is the valid one.
   bool dirty = false;
 
-  // When its next attempt is due; 0: it does not wait for a time.
+  // When its next attempt is due; 0: it does not wait for one.
   [[nodiscard]] std::int64_t due_ns() const { return extra == nullptr ? 0 : extra->due_ns; }
-};
-
-struct StageState {
-  std::uint32_t first = 0;  // Its tasks are [first, first + count).
-  std::uint32_t count = 0;
-  std::uint32_t unfinished = 0;  // Tasks that have not succeeded.
-  std::uint32_t waits = 0;       // Stages that it needs and that have not succeeded.
-  ROTA_FIELDS(first, count, unfinished, waits)
-};
-
-// What is derived from a template once, at submission.
-struct TemplateInfo {
-  Hash128 hash{};                          // Equal templates merge.
-  std::vector<ReferenceUse> references{};  // Of payload and condition.
-  bool examine = false;                    // It has references to stages or a condition: looked at before it is ready.
-  std::uint32_t sticky = ~0U;              // The stage whose checkpoint or adapter it uses.
-  ShapeRef shape = kNoShape;               // Of a task with nothing special about it.
 };
 
 struct WorkflowData {
@@ -108,8 +95,8 @@ struct WorkflowData {
   std::string key{};
   std::int64_t priority = 0;
   Outcome outcome = Outcome::kRunning;
-  bool started = false;  // Something of it ran.
-  WorkerId bound{};      // static_worker: whose it is.
+  bool started = false;  // One of its tasks was assigned.
+  WorkerId bound{};      // Binding::kWorkflow: the worker that runs all of it.
   std::int64_t submitted_ns = 0;
   std::int64_t ended_ns = 0;
   std::uint32_t unfinished = 0;  // Tasks that are not terminal.
@@ -135,14 +122,15 @@ struct Workflow : WorkflowData {
     return templates[static_cast<std::size_t>(spec.stages[task.stage].use)];
   }
   [[nodiscard]] TaskId id_of(const Task& task) const { return {id, static_cast<std::uint32_t>(&task - tasks.data())}; }
-  // "train", or "train[3]" in a stage of several.
+  // "train", or "train[3]" in a stage of several tasks.
   [[nodiscard]] std::string name_of(const Task& task) const;
 };
 
 // One execution at a worker: a task, or several that were merged.
 struct Execution {
-  TaskId lead{};  // The one that was chosen; it may have ended, and even run again, while others of it go on.
-  std::vector<TaskId> members{};  // Those that have not ended, in the order of the assignment. Never empty.
+  // The task that was chosen. It may have ended, and even run again elsewhere, while other members still run.
+  TaskId lead{};
+  std::vector<TaskId> members{};  // Those that have not ended, in the order of the assignment. Not empty.
   ResourceUse held{};             // While it is queued: what it will hold, without devices.
   std::uint32_t user = 0;         // The user whose quota counts it.
   bool queued = false;            // Holds nothing yet.
@@ -164,43 +152,45 @@ struct WorkerData {
   bool disabled_elastic = false;
   std::vector<Execution> executions{};  // In the order of their assignment.
   std::vector<CacheItem> caches{};      // By item.
-  WorkflowId owner{};                   // static_worker: for whom it works.
+  WorkflowId owner{};                   // Binding::kWorkflow: the workflow that it works for.
   std::int64_t seen_ns = 0;
   std::int64_t idle_since_ns = 0;
-  std::int64_t toggled_ns = 0;  // By the elastic coordinator; 0: never.
+  std::int64_t toggled_ns = 0;  // When the elastic coordinator last enabled or disabled it; 0: never.
   std::int64_t gone_ns = 0;     // When it became unreachable or left.
   std::uint32_t slot = 0;       // Its place among the workers of its kind.
-  // Its latest incarnations, the present one last; empty as long as it has said none. A message of an earlier one may
-  // still be on its way, and must not be taken for a restart. Never compared by size: clocks are set back.
+  // Its latest incarnations, the present one last; empty if it never gave one. A message of an earlier incarnation may
+  // still be in flight and must not be taken for a restart. Incarnations are compared for equality only: a clock that
+  // is set back may make a later one smaller.
   std::vector<Incarnation> lives{};
   ROTA_FIELDS(id, spec, reachable, draining, left, disabled_by_hand, disabled_elastic, executions, caches, owner,
               seen_ns, idle_since_ns, toggled_ns, gone_ns, slot, lives)
 
   static constexpr std::size_t kMostLives = 8;
-  // Is this the number of its present life?
+  // True if this is its present incarnation.
   [[nodiscard]] bool lives_as(Incarnation incarnation) const {
     return !incarnation.is_none() && !lives.empty() && lives.back() == incarnation;
   }
+  // True if this is its present incarnation or one of the latest before it.
   [[nodiscard]] bool lived_as(Incarnation incarnation) const {
     return !incarnation.is_none() && std::find(lives.begin(), lives.end(), incarnation) != lives.end();
   }
 };
 
 struct Worker : WorkerData {
-  std::uint32_t kind = 0;    // Board.
+  std::uint32_t kind = 0;    // PlacementIndex.
   ResourceUse used{};        // The sum over the executions that are not queued.
   std::uint32_t queued = 0;  // Executions that are queued.
   Hash128 spec_hash{};
-  SetHash execution_set{};  // Of executions and caches, so that a change of one costs one.
+  SetHash execution_set{};  // Sums of hashes, so that a change of one element costs one hash.
   SetHash cache_set{};
   Hash128 hash{};
   bool dirty = false;
 
-  // It would take a task if it had room. (Draining, disabled, unreachable workers take none.)
+  // It takes a task if that fits. Draining, disabled and unreachable workers take none.
   [[nodiscard]] bool takes_tasks() const {
     return reachable && !draining && !left && !disabled_by_hand && !disabled_elastic;
   }
-  // It runs, or could be made to run, tasks: what is disabled can be enabled again.
+  // It takes tasks, or would if it were enabled.
   [[nodiscard]] bool live() const { return reachable && !draining && !left; }
   [[nodiscard]] WorkerStatus status(std::int64_t max_queue) const;
   [[nodiscard]] std::uint32_t depth() const { return static_cast<std::uint32_t>(executions.size()); }
@@ -218,7 +208,7 @@ struct User : UserData {
   bool dirty = false;
 };
 
-// Numbers and small things that belong to no other entity.
+// What belongs to no other entity.
 struct Globals {
   Policy policy{};
   std::uint64_t index = 0;   // The last record's.
@@ -228,11 +218,11 @@ struct Globals {
   WorkerId last_worker{};
   WorkerId last_assigned{};  // For round robin.
   std::int64_t elastic_polled_ns = 0;
-  std::map<std::string, WorkerId> type_owner{};  // fixed_pipeline
+  std::map<std::string, WorkerId> type_owner{};  // Binding::kType: the worker of each type.
 };
 
-// Selection::kCustom: one of `candidates` (ids in order, at least two) for the task. Pure, and the same function
-// whenever the log is decided again: it is a part of the brain, not of its state.
+// Selection::kCustom: chooses one of `candidates` (in the order of their ids, at least two) for the task. It must be
+// pure, and the same function when the log is verified: it is part of the program, not of the state.
 class State;
 using Selector = WorkerId (*)(const State& state, TaskId task, const std::vector<WorkerId>& candidates);
 
@@ -243,7 +233,7 @@ class State {
   State& operator=(State&&) noexcept;
   ~State();
 
-  // --- What is known ---
+  // --- Reading ---
   [[nodiscard]] const Globals& globals() const { return globals_; }
   [[nodiscard]] const Policy& policy() const { return globals_.policy; }
   [[nodiscard]] std::int64_t time_ns() const { return globals_.now_ns; }
@@ -257,7 +247,7 @@ class State {
   [[nodiscard]] const Task& at(TaskId id) const;
   [[nodiscard]] const Worker& at(WorkerId id) const;
   [[nodiscard]] const std::vector<User>& users() const { return users_; }
-  // Existing ones in the order of their ids.
+  // Calls f for each one that exists, in the order of ids.
   template <class F>
   void each_worker(F&& f) const {
     for (const auto& worker : workers_) {
@@ -270,24 +260,27 @@ class State {
       if (workflow != nullptr) f(*workflow);
     }
   }
-  [[nodiscard]] const Board& board() const { return board_; }
-  [[nodiscard]] Board& board() { return board_; }
+  [[nodiscard]] const PlacementIndex& placement() const { return placement_; }
+  [[nodiscard]] PlacementIndex& placement() { return placement_; }
   [[nodiscard]] Selector selector() const { return selector_; }
   void use_selector(Selector pure) { selector_ = pure; }
   [[nodiscard]] std::uint64_t unfinished_tasks() const { return unfinished_; }
+  [[nodiscard]] std::uint64_t ready_tasks() const { return placement_.ready_tasks(); }
   [[nodiscard]] std::uint32_t live_workers() const { return live_workers_; }
-  // Of everything above. Valid between records.
+  // The hash of the data. Valid between records.
   [[nodiscard]] Hash128 hash() const;
 
-  // --- How it changes ---
-  // A record begins: time moves on. For a Tick, timers that are due are taken out and kept for the decision.
+  // --- Changing ---
+  // Begins a record and advances the time. For a Tick, timers that are due are moved to fired().
   void begin(std::uint64_t index, std::int64_t logical, std::int64_t wall_ns, const Command& command);
-  // Total: what decide() promised is asserted.
+  // The plan of the workflow that the next WorkflowAccepted accepts. Without it, apply() plans the workflow itself.
+  void use_plan(WorkflowPlan plan) { plan_ = std::move(plan); }
+  // An event of a record cannot be refused: what the decision guaranteed is asserted.
   void apply(const Event& event, const Command& cause);
   void end();
-  // Instead of end(), for a command that has led to no event: as if it had never been.
+  // Ends a record without events: the state is as it was before begin().
   void forget_record(std::uint64_t index, std::int64_t logical, std::int64_t now_ns);
-  // The timers that the record's Tick has taken out.
+  // The timers that were due at the record's Tick.
   [[nodiscard]] const std::vector<Timer>& fired() const { return fired_; }
   [[nodiscard]] std::int64_t next_due_ns() const;
 
@@ -295,11 +288,11 @@ class State {
   [[nodiscard]] std::string encode() const;
   static Result<State> decode(std::string_view bytes);
 
-  // Aborts with what is wrong. Goes over everything.
+  // Aborts with a message if an invariant is violated. Visits everything: for tests.
   void check_invariants() const;
 
  private:
-  friend class Board;
+  friend class PlacementIndex;
 
   void on(const PolicyChanged&, const Command&);
   void on(const WorkerRegistered&, const Command&);
@@ -346,27 +339,30 @@ class State {
   [[nodiscard]] static Hash128 hash_of_user(const User& user);
 
   void move(Workflow& workflow, Task& task, TaskState to);
-  void arrive(Workflow& workflow, std::uint32_t stage);  // All that it needs has succeeded.
+  void needs_met(Workflow& workflow, std::uint32_t stage);  // All stages that it needs have succeeded.
   void become_ready(Workflow& workflow, Task& task);
   void stage_task_done(Workflow& workflow, Task& task);
   // Keeps what the attempt's outcome says beyond its end, if the record is the task's own report.
   void keep_outcome(Task& task, TaskId id, const Command& cause);
-  void leave_execution(Workflow& workflow, Task& task);  // It ends or is taken back: gives back what it held.
-  // What the execution holds is taken from its worker, or given back.
+  // The task ended or is requeued. When it is the last of its execution, what that held is given back.
+  void leave_execution(Workflow& workflow, Task& task);
+  // Takes what the execution holds from its worker and its user's quota, or gives it back.
   void take(Worker& worker, const Execution& execution);
   void give_back(Worker& worker, const Execution& execution);
   void touch_cache(Worker& worker, const std::string& item, std::int64_t used_ns);
   void ready_or_examined(Workflow& workflow, Task& task);
-  void follow_weights();  // A worker came or went: tasks that are sticky to it belong there, or anywhere.
-  void rebuild();         // The board, from the data.
+  // A worker came or went: ready tasks that are sticky to it have another shape now.
+  void reindex_sticky_tasks();
+  // Makes the placement index from the data.
+  void rebuild();
   std::uint32_t user_index(const std::string& name);
 
   Globals globals_;
-  // By id: workflows_[i] has id first_workflow_ + i; null once forgotten.
+  // workflows_[i] has the id first_workflow_ + i; null: it was forgotten.
   std::deque<std::unique_ptr<Workflow>> workflows_;
   std::uint64_t first_workflow_ = 1;
   std::map<std::string, WorkflowId, std::less<>> keys_;
-  std::vector<std::unique_ptr<Worker>> workers_;  // workers_[i] has id i + 1.
+  std::vector<std::unique_ptr<Worker>> workers_;  // workers_[i] has the id i + 1; null: it left.
   std::map<std::string, WorkerId, std::less<>> worker_names_;
   std::vector<User> users_;
   std::map<std::string, std::uint32_t, std::less<>> user_names_;
@@ -380,25 +376,17 @@ class State {
   std::vector<WorkerId> dirty_workers_;
   std::vector<std::uint32_t> dirty_users_;
   std::vector<Timer> fired_;
+  std::optional<WorkflowPlan> plan_;
   std::uint64_t record_ = 0;  // The index of the record that is being applied.
-  Board board_;
+  PlacementIndex placement_;
   Selector selector_ = nullptr;
 };
 
-// What follows from a workflow's text alone: its graph and what its templates refer to.
-struct WorkflowPlan {
-  graph::Dag dag{};
-  std::vector<StageState> stages{};
-  std::vector<TemplateInfo> templates{};
-  std::uint32_t tasks = 0;
-};
-// kInvalidArgument, kParseError, kNotFound, kTooLarge: what is wrong with it, in a sentence that names the stage.
-[[nodiscard]] Result<WorkflowPlan> plan_workflow(const WorkflowSpec& spec);
-
-// base + floor(wait / interval) * boost, as of now (B-4).
+// priority + floor(wait / aging interval) * aging boost, at the state's time (B-4).
 [[nodiscard]] std::int64_t effective_priority(const State& state, const Task& task);
 
-// A user's part of the fleet that is in use, per weight: the greatest of cpu, memory and gpus (B-22).
+// The part of the fleet that the user's tasks hold, divided by the user's weight: the largest part of any kind of
+// resource (B-22). Named resources do not count.
 [[nodiscard]] std::int64_t dominant_share(const State& state, const User& user);
 
 }  // namespace rota::fleet

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "fleet/codec.h"
+#include "fleet/dispatch_mode.h"
 #include "fleet/state.h"
 #include "rota/assert.h"
 
@@ -27,7 +28,7 @@ void State::on(const TaskReadied& e, const Command&) {
 void State::on(const TaskSkipped& e, const Command&) {
   Workflow& workflow = workflow_at(e.task.workflow());
   Task& task = edit(e.task);
-  // The table knows no way from Queued to Succeeded: a skipped task is one that ran for no time at all.
+  // The life cycle has no transition from Queued to Succeeded: a skipped task passes through Ready and Running.
   move(workflow, task, TaskState::kReady);
   move(workflow, task, TaskState::kRunning);
   task.skipped = true;
@@ -51,7 +52,7 @@ void State::on(const TaskAssigned& e, const Command&) {
   const auto begin = [&](TaskId id, AttemptNumber attempt) {
     Workflow& workflow = workflow_at(id.workflow());
     Task& task = edit(id);
-    board_.remove(*this, workflow, task);
+    placement_.remove(*this, workflow, task);
     move(workflow, task, TaskState::kRunning);
     task.attempt = attempt;
     task.worker = e.worker;
@@ -83,14 +84,15 @@ void State::on(const TaskAssigned& e, const Command&) {
   for (const AttemptId& member : e.members) begin(member.task, member.attempt);
   for (const std::string& item : use.context) touch_cache(worker, item, time_ns());
   globals_.last_assigned = e.worker;
-  if (policy().mode == DispatchMode::kStaticWorker && lead_workflow.bound.is_none()) {
+  const Binding binding = dispatch_rules(*this).binding;
+  if (binding == Binding::kWorkflow && lead_workflow.bound.is_none()) {
     edit(e.task.workflow()).bound = e.worker;
     worker.owner = e.task.workflow();
-    board_.refit_workflow(*this, e.task.workflow());
-  } else if (policy().mode == DispatchMode::kFixedPipeline) {
-    if (globals_.type_owner.try_emplace(use.spec.type, e.worker).second) board_.refit_type(*this, use.spec.type);
+    placement_.update_workflow(*this, e.task.workflow());
+  } else if (binding == Binding::kType) {
+    if (globals_.type_owner.try_emplace(use.spec.type, e.worker).second) placement_.update_type(*this, use.spec.type);
   }
-  board_.refit(*this, worker);
+  placement_.update_worker(*this, worker);
 }
 
 void State::on(const TaskStarted& e, const Command&) {
@@ -106,7 +108,7 @@ void State::on(const TaskStarted& e, const Command&) {
   --worker.queued;
   take(worker, *found);
   for (const TaskId member : found->members) edit(member).at_worker = false;
-  board_.refit(*this, worker);
+  placement_.update_worker(*this, worker);
 }
 
 void State::leave_execution(Workflow& workflow, Task& task) {
@@ -114,7 +116,7 @@ void State::leave_execution(Workflow& workflow, Task& task) {
   const TaskId id = workflow.id_of(task);
   const auto found = std::find_if(worker.executions.begin(), worker.executions.end(),
                                   [&](const Execution& execution) { return execution.has(id); });
-  ROTA_ASSERT(found != worker.executions.end(), "it runs where it says");
+  ROTA_ASSERT(found != worker.executions.end(), "the task's worker has its execution");
   worker.execution_set.remove(hash_fields(*found));
   std::erase(found->members, id);
   task.stopping = task.at_worker = false;
@@ -128,12 +130,12 @@ void State::leave_execution(Workflow& workflow, Task& task) {
     give_back(worker, *found);
   }
   worker.executions.erase(found);
-  if (worker.queued > 0) board_.want_promoted(worker.id);
+  if (worker.queued > 0) placement_.add_to_promote(worker.id);
   if (worker.executions.empty()) {
     worker.idle_since_ns = time_ns();
-    if (worker.draining) board_.want_left(worker.id);
+    if (worker.draining) placement_.add_to_leave(worker.id);
   }
-  board_.refit(*this, worker);
+  placement_.update_worker(*this, worker);
 }
 
 void State::on(const TaskSucceeded& e, const Command& cause) {
@@ -170,11 +172,11 @@ void State::on(const TaskFailed& e, const Command& cause) {
   if (task.state == TaskState::kRunning) {
     ++task.spent;
     leave_execution(workflow, task);
-  } else {  // It never ran: its references or its requirements led nowhere.
+  } else {  // It never ran: a reference did not resolve, or no worker could run it.
     const bool pushed = task.shape != kNoShape;
     if (task.state == TaskState::kQueued) move(workflow, task, TaskState::kReady);
     move(workflow, task, TaskState::kRunning);
-    if (pushed) board_.remove(*this, workflow, task);
+    if (pushed) placement_.remove(*this, workflow, task);
   }
   move(workflow, task, TaskState::kFailed);
   TaskExtra& more = extra(task);
@@ -218,7 +220,7 @@ void State::on(const TaskRequeued& e, const Command& cause) {
     }
   }
   if (e.not_before_ns > 0 || task.extra != nullptr) extra(task).due_ns = e.not_before_ns;
-  if (e.not_before_ns > 0) board_.arm({e.not_before_ns, Timer::Kind::kBackoff, e.task.value()});
+  if (e.not_before_ns > 0) placement_.set_timer({e.not_before_ns, Timer::Kind::kBackoff, e.task.value()});
   if (paused) {
     task.paused_from = TaskState::kQueued;
     return;
@@ -236,7 +238,7 @@ void State::on(const TaskCancelled& e, const Command& cause) {
     leave_execution(workflow, task);
   }
   move(workflow, task, TaskState::kCancelled);
-  if (ready) board_.remove(*this, workflow, task);
+  if (ready) placement_.remove(*this, workflow, task);
   if (!e.parent_task_id.is_none()) extra(task).root = e.parent_task_id;
   keep_outcome(task, e.task, cause);
 }
@@ -246,7 +248,7 @@ void State::on(const TaskPaused& e, const Command&) {
   Task& task = edit(e.task);
   task.paused_from = task.state;
   move(workflow, task, TaskState::kPaused);
-  if (task.paused_from == TaskState::kReady) board_.remove(*this, workflow, task);
+  if (task.paused_from == TaskState::kReady) placement_.remove(*this, workflow, task);
 }
 
 void State::on(const TaskResumed& e, const Command&) {
@@ -254,10 +256,10 @@ void State::on(const TaskResumed& e, const Command&) {
   Task& task = edit(e.task);
   move(workflow, task, task.paused_from);
   if (task.paused_from == TaskState::kReady) {
-    board_.push(*this, workflow, task);
+    placement_.push(*this, workflow, task);
   } else if (task.paused_from == TaskState::kQueued && workflow.stages[task.stage].waits == 0) {
     if (task.due_ns() > time_ns()) {
-      board_.arm({task.due_ns(), Timer::Kind::kBackoff, e.task.value()});
+      placement_.set_timer({task.due_ns(), Timer::Kind::kBackoff, e.task.value()});
     } else {
       if (task.extra != nullptr) task.extra->due_ns = 0;
       ready_or_examined(workflow, task);
@@ -268,7 +270,7 @@ void State::on(const TaskResumed& e, const Command&) {
 void State::on(const StopRequested& e, const Command&) {
   Task& task = edit(e.task);
   ROTA_ASSERT(task.state == TaskState::kRunning || task.state == TaskState::kPaused);
-  // Being cancelled is stronger than making room.
+  // A cancellation overrides a preemption.
   if (!task.stopping || e.reason == StopReason::kCancel) task.stop = e.reason;
   task.stopping = true;
   if (e.reason == StopReason::kPreempt) edit(e.for_task).preempts = true;
@@ -288,9 +290,9 @@ void State::on(const PriorityChanged&, const Command& cause) {
   const auto change = [&](Task& task, std::int64_t priority) {
     edit(workflow, task);
     const bool ready = task.state == TaskState::kReady;
-    if (ready) board_.remove(*this, workflow, task);
+    if (ready) placement_.remove(*this, workflow, task);
     task.priority = static_cast<std::int32_t>(priority);
-    if (ready) board_.push(*this, workflow, task);
+    if (ready) placement_.push(*this, workflow, task);
   };
   if (!command->task.is_none()) {
     change(workflow.tasks[command->task.index()], command->priority);

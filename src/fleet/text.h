@@ -20,17 +20,16 @@ namespace rota::fleet {
 [[nodiscard]] std::string to_json(const Command& command);
 [[nodiscard]] std::string to_json(const Event& event);
 
-// kParseError with what is wrong at which column (from 1; also the detail "column"), and what would be right.
+// kParseError: what is wrong at which column (from 1; also in the detail "column"), and what would be right.
 [[nodiscard]] Result<Command> parse_command(std::string_view text);
 
-// The fields of one struct, without a name: `mode=static_worker merge=false`. Instantiated in text.cc and text_parse.cc
-// for the structs that people write by themselves: Policy, WorkerSpec, TaskTemplate, WorkflowSpec, SetQuota, and for
-// Reasoning to be shown.
+// The fields of one struct, without its name: `mode=static_worker merge=false`. Instantiated in text.cc and
+// text_parse.cc for Policy, WorkerSpec, TaskTemplate, WorkflowSpec and SetQuota, and to write Reasoning.
 template <class T>
 [[nodiscard]] std::string fields_to_text(const T& value);
 template <class T>
 [[nodiscard]] std::string fields_to_json(const T& value);
-// Changes only the members that are named. On an error `value` is of no use.
+// Changes only the members that are named. After an error the content of `value` is unspecified.
 template <class T>
 [[nodiscard]] Result<void> parse_fields(std::string_view text, T& value);
 

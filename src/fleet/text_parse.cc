@@ -37,7 +37,7 @@ Result<Command> parse_one_of(std::string_view text, std::type_identity<std::vari
   if (!(try_one(std::type_identity<T>()) || ...)) {
     const std::vector<std::string> names = {std::string(T::kName)...};
     parser.fail(start,
-                (name.empty() ? "here should be a command: " : "'" + printable(name) + "' is no command; there are ") +
+                (name.empty() ? "expected a command: " : "unknown command '" + printable(name) + "'; commands are ") +
                     model::detail::joined(names) + model::detail::did_you_mean(name, names));
   }
   if (!fine) return parser.take_error();

@@ -15,12 +15,12 @@ namespace rota::fleet {
 namespace {
 
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
-// Timers that lead to no task's begin or end, one after another, with nothing else to come: nothing will.
+// After this many ticks in a row that neither start nor end a task, with no input left, the simulation ends.
 constexpr int kMostIdleTicks = 10'000;
-constexpr std::int64_t kNoTtlMs = 100LL * 365 * 24 * 3600 * 1000 / 2;  // Half a century.
+constexpr std::int64_t kNoTtlMs = 100LL * 365 * 24 * 3600 * 1000 / 2;  // 50 years.
 
 template <class T>
-constexpr bool is_said_by_people_or_machines =
+constexpr bool is_input =
     std::is_same_v<T, SetPolicy> || std::is_same_v<T, RegisterWorker> || std::is_same_v<T, DrainWorker> ||
     std::is_same_v<T, WorkerLost> || std::is_same_v<T, SetWorkerEnabled> || std::is_same_v<T, ReportCaches> ||
     std::is_same_v<T, SubmitWorkflow> || std::is_same_v<T, Control> || std::is_same_v<T, SetPriority> ||
@@ -68,7 +68,7 @@ void Past::see(const Record& record, const State& state) {
   }
 }
 
-// What the command, and what its events tell of workers, means for any course.
+// Keeps the command if it is an input, and changes of workers that followed from heartbeats.
 void Past::keep(const Record& record, const State& state) {
   WorkflowId accepted;
   std::vector<std::string> back;
@@ -79,16 +79,16 @@ void Past::keep(const Record& record, const State& state) {
     const Worker* worker = state.find(changed->worker);
     if (worker == nullptr) continue;
     if (changed->change == WorkerChange::kBack) back.push_back(worker->spec.name);
-    // By its heartbeat; a loss by any other command is that command's.
+    // A loss because of missing heartbeats; other losses follow from commands that are kept.
     if (changed->change == WorkerChange::kUnreachable && std::holds_alternative<Tick>(record.command)) {
-      said_.push_back({record.wall_ns, WorkerLost{worker->spec.name, "its heartbeat was missing"}, {}});
+      inputs_.push_back({record.wall_ns, WorkerLost{worker->spec.name, "its heartbeat was missing"}, {}});
     }
   }
-  if (!back.empty()) said_.push_back({record.wall_ns, Heartbeats{std::move(back)}, {}});
+  if (!back.empty()) inputs_.push_back({record.wall_ns, Heartbeats{std::move(back)}, {}});
   std::visit(
       [&](const auto& command) {
-        if constexpr (is_said_by_people_or_machines<std::decay_t<decltype(command)>>) {
-          said_.push_back({record.wall_ns, command, accepted});
+        if constexpr (is_input<std::decay_t<decltype(command)>>) {
+          inputs_.push_back({record.wall_ns, command, accepted});
         }
       },
       record.command);
@@ -118,32 +118,32 @@ void Past::attempt_ended(const Record& record, const State& state, TaskId id, En
   ends_.push_back(end);
 }
 
-// One course under another policy, under virtual time.
-class OtherCourse {
+// Runs the inputs of the log under another policy, with virtual time.
+class Simulation {
  public:
-  OtherCourse(const Past& past, std::string_view change, const WhatIfProgress& progress)
+  Simulation(const Past& past, std::string_view change, const WhatIfProgress& progress)
       : past_(past), change_(change), progress_(progress) {}
 
   Result<Figures> run() {
     ROTA_TRY_ASSIGN(const Policy first, changed(Policy()));
-    // Also if the log has none: then the policy was the one of an empty state.
-    const std::int64_t start = past_.said_.empty() ? 0 : past_.said_.front().wall_ns;
+    // The log may begin without a SetPolicy: then the default policy was in force.
+    const std::int64_t start = past_.inputs_.empty() ? 0 : past_.inputs_.front().wall_ns;
     ROTA_TRY(execute(SetPolicy{first}, start));
     int idle = 0;
     for (;;) {
-      const bool more = next_ < past_.said_.size();
+      const bool more = next_ < past_.inputs_.size();
       if (!more && brain_.state().unfinished_tasks() == 0) break;
-      const std::int64_t said = more ? past_.said_[next_].wall_ns : kNever;
+      const std::int64_t given = more ? past_.inputs_[next_].wall_ns : kNever;
       const std::int64_t ended = ends_.empty() ? kNever : ends_.top().ns;
       const std::int64_t due = brain_.next_due_ns();
-      if (said == kNever && ended == kNever && due == kNever) break;
+      if (given == kNever && ended == kNever && due == kNever) break;
       const std::uint64_t before = moved_;
-      if (ended <= said && ended <= due) {
+      if (ended <= given && ended <= due) {
         const Ending ending = ends_.top();
         ends_.pop();
         report(ending);
-      } else if (said <= due) {
-        ROTA_TRY(say(past_.said_[next_++]));
+      } else if (given <= due) {
+        ROTA_TRY(give(past_.inputs_[next_++]));
       } else {
         static_cast<void>(execute(Tick(), due));
       }
@@ -159,10 +159,10 @@ class OtherCourse {
   enum class EndingKind : std::uint8_t { kStop, kEnd };
   struct Ending {
     std::int64_t ns;
-    std::uint64_t number;  // Of equal times the one that was known first.
+    std::uint64_t number;  // Breaks ties: the first one scheduled comes first.
     TaskId task;
     AttemptNumber attempt;
-    std::uint32_t end;  // In past_.ends_; kNone: as the mean.
+    std::uint32_t end;  // In past_.ends_; kNone: success after the mean time.
     EndingKind kind;
     friend bool operator>(const Ending& a, const Ending& b) { return a.ns != b.ns ? a.ns > b.ns : a.number > b.number; }
   };
@@ -173,7 +173,7 @@ class OtherCourse {
     return policy;
   }
 
-  // Decides, and lets the workers begin.
+  // Decides the command, and schedules the ends of the tasks that start.
   Result<void> execute(Command command, std::int64_t now_ns) {
     ROTA_TRY(brain_.execute(std::move(command), now_ns, record_));
     if (record_.index == 0) return {};
@@ -198,7 +198,7 @@ class OtherCourse {
 
   void report(const Ending& ending) {
     const Task* task = brain_.state().find(ending.task);
-    if (task == nullptr || task->attempt != ending.attempt) return;  // It was taken back meanwhile.
+    if (task == nullptr || task->attempt != ending.attempt) return;  // It was requeued meanwhile.
     ReportEnded report{ending.task, ending.attempt, {}};
     if (ending.kind == EndingKind::kStop) {
       if (!task->stopping) return;
@@ -224,52 +224,56 @@ class OtherCourse {
     if (told.ok() && record_.index > 0) ++moved_;
   }
 
-  Result<void> say(const Past::Said& said) {
-    Command command = said.command;
+  Result<void> give(const Past::Input& input) {
+    Command command = input.command;
     if (auto* policy = std::get_if<SetPolicy>(&command)) {
       ROTA_TRY_ASSIGN(policy->policy, changed(policy->policy));
-      return execute(std::move(command), said.wall_ns);
+      return execute(std::move(command), input.wall_ns);
     }
     if (auto* control = std::get_if<Control>(&command)) {
-      control->workflow = here(control->workflow);
-      control->task = here(control->task);
+      control->workflow = simulated_id(control->workflow);
+      control->task = simulated_id(control->task);
     } else if (auto* priority = std::get_if<SetPriority>(&command)) {
-      priority->workflow = here(priority->workflow);
-      priority->task = here(priority->task);
+      priority->workflow = simulated_id(priority->workflow);
+      priority->task = simulated_id(priority->task);
     } else if (auto* forget = std::get_if<ForgetWorkflow>(&command)) {
-      forget->workflow = here(forget->workflow);
+      forget->workflow = simulated_id(forget->workflow);
     }
-    // Where it will be, if it is accepted: its tasks may begin with the same record.
+    // Its id if it is accepted. It must be known before, because tasks may start with the same record.
     const WorkflowId id = brain_.state().globals().last_workflow.next();
     const bool submission = std::holds_alternative<SubmitWorkflow>(command);
     if (submission) {
-      if (there_.size() <= id.value()) there_.resize(id.value() + 1);
-      there_[id.value()] = said.accepted;
+      if (logged_.size() <= id.value()) logged_.resize(id.value() + 1);
+      logged_[id.value()] = input.accepted;
     }
-    // What the other course refuses is part of it: to cancel what has ended already, to submit to a full queue.
-    if (!execute(std::move(command), said.wall_ns).ok()) {
+    // A refusal is part of the result: the task to cancel has ended already, or the queue is full.
+    if (!execute(std::move(command), input.wall_ns).ok()) {
       ++refused_;
     } else if (submission) {
-      if (here_.size() <= said.accepted.value()) here_.resize(said.accepted.value() + 1);
-      here_[said.accepted.value()] = id;
+      if (simulated_.size() <= input.accepted.value()) simulated_.resize(input.accepted.value() + 1);
+      simulated_[input.accepted.value()] = id;
     }
     return {};
   }
 
-  // A workflow of the log, by its id in this course; none if it was refused here.
-  WorkflowId here(WorkflowId there) const { return there.value() < here_.size() ? here_[there.value()] : WorkflowId(); }
-  TaskId here(TaskId there) const { return there.is_none() ? there : TaskId(here(there.workflow()), there.index()); }
+  // The simulation's id of a workflow of the log; none if it was refused.
+  WorkflowId simulated_id(WorkflowId logged) const {
+    return logged.value() < simulated_.size() ? simulated_[logged.value()] : WorkflowId();
+  }
+  TaskId simulated_id(TaskId logged) const {
+    return logged.is_none() ? logged : TaskId(simulated_id(logged.workflow()), logged.index());
+  }
 
-  // The next end of the task that has not come about in this course.
+  // The next end of the task, in past_.ends_, that has not happened in the simulation.
   std::uint32_t& cursor(TaskId id) {
     const std::size_t workflow = id.workflow().value();
     if (cursors_.size() <= workflow) cursors_.resize(workflow + 1);
     std::vector<std::uint32_t>& cursors = cursors_[workflow];
     if (cursors.empty()) {
       cursors.assign(brain_.state().at(id.workflow()).tasks.size(), Past::kNone);
-      const std::size_t there = there_[workflow].value();
-      if (there < past_.tasks_.size()) {
-        const auto& tasks = past_.tasks_[there];
+      const std::size_t logged = logged_[workflow].value();
+      if (logged < past_.tasks_.size()) {
+        const auto& tasks = past_.tasks_[logged];
         for (std::size_t i = 0; i < tasks.size() && i < cursors.size(); ++i) cursors[i] = tasks[i].first;
       }
     }
@@ -289,18 +293,18 @@ class OtherCourse {
   Brain brain_;
   Record record_;
   Meter meter_;
-  std::size_t next_ = 0;  // In past_.said_.
+  std::size_t next_ = 0;  // In past_.inputs_.
   std::priority_queue<Ending, std::vector<Ending>, std::greater<>> ends_;
   std::uint64_t number_ = 0;
-  std::uint64_t moved_ = 0;  // Begins and ends of tasks.
+  std::uint64_t moved_ = 0;  // Starts and ends of tasks.
   std::uint64_t refused_ = 0;
-  std::vector<WorkflowId> here_;   // By the log's number.
-  std::vector<WorkflowId> there_;  // By this course's number.
+  std::vector<WorkflowId> simulated_;  // By the id in the log.
+  std::vector<WorkflowId> logged_;     // By the id in the simulation.
   std::vector<std::vector<std::uint32_t>> cursors_;
 };
 
 Result<Figures> what_if(const Past& past, std::string_view change, const WhatIfProgress& progress) {
-  return OtherCourse(past, change, progress).run();
+  return Simulation(past, change, progress).run();
 }
 
 }  // namespace rota::fleet

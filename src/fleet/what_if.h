@@ -2,23 +2,22 @@
 //
 //   Past past;
 //   for each record: brain.verify(record) or apply(record); past.see(record, brain.state());
-//   past.figures(brain.state());                              // as it happened
-//   what_if(past, "mode=static_worker");                      // as it would have been
+//   past.figures(brain.state());                              // of the log
+//   what_if(past, "mode=static_worker");                      // of a simulation under another policy
 //
-// What is kept of the past: what people and machines did, at the times at which they did it (registrations, losses and
-// returns of workers, submissions, controls, priorities, quotas, changes of policy), and what tasks are like: how long
-// each attempt took that a worker reported an end of, and which end that was. What is decided anew: everything else.
+// The simulation keeps the inputs of the log with their times (registrations, losses and returns of workers,
+// submissions, controls, priorities, quotas, changes of policy), and for each attempt that a worker reported how long
+// it took and how it ended. Everything else is decided again.
 //
-// The model, where the log cannot know:
-//   - An attempt takes as long as it took, on whichever worker; a task's attempts end as they ended, one after another.
-//   - A task that the log has no end of (any more) takes the mean of its type, or of all, and succeeds.
-//   - A task that is told to stop does so at once. Its time so far is lost, as it is with its worker.
+// Where the log has no answer, the simulation assumes:
+//   - An attempt takes as long as it took in the log, on any worker; the attempts of a task end as they did, in order.
+//   - A task without a (further) end in the log takes the mean of its type, or of all tasks, and succeeds.
+//   - A task that is told to stop does so at once. What it did until then is lost.
 //   - The last checkpoint of an attempt is reported with its end. A pause does not make a running task longer.
-//   - Workers are there when they were: heartbeats do not decide, the losses of the log do. After the log's end
-//     everybody stays.
-//   - A change of policy in the log is made as well, with the other policy's values over it.
+//   - Workers are reachable when they were in the log, and stay after its end. Heartbeats have no effect.
+//   - A change of policy in the log is made as well, with the values of the other policy on top.
 //
-// Pure. Cost: that of the decisions, and O(log n) an end of a task. Thread safety: none.
+// Pure. Cost: that of the decisions, and O(log n) per end of a task. Thread safety: none.
 #pragma once
 
 #include <cstdint>
@@ -43,16 +42,17 @@ class Past {
 
   // The log's records in order, from the first one on, each with the state after it.
   void see(const Record& record, const State& state);
-  // As it happened.
+  // Figures of the log.
   [[nodiscard]] Figures figures(const State& state) const { return meter_.figures(state); }
 
  private:
-  friend class OtherCourse;
+  friend class Simulation;
 
-  struct Said {
+  // A command of the log that does not follow from decisions.
+  struct Input {
     std::int64_t wall_ns;
     Command command;
-    WorkflowId accepted{};  // Of a submission.
+    WorkflowId accepted{};  // Of a submission: the workflow's id in the log.
   };
   // How one attempt ended.
   struct End {
@@ -60,7 +60,7 @@ class Past {
     std::uint32_t result = 0;      // In texts_.
     std::uint32_t message = 0;     // In texts_.
     std::uint32_t checkpoint = 0;  // In texts_; 0: none.
-    std::uint32_t next = kNone;    // In ends_: the same task's next one.
+    std::uint32_t next = kNone;    // In ends_: the next attempt of the task.
     AttemptEnd end = AttemptEnd::kFailed;
     FailureKind failure = FailureKind::kError;
     bool final = false;
@@ -82,7 +82,7 @@ class Past {
   TaskPast& of(TaskId id, const State& state);
 
   Meter meter_;
-  std::vector<Said> said_;
+  std::vector<Input> inputs_;
   std::vector<std::vector<TaskPast>> tasks_;  // By workflow, by task.
   std::vector<End> ends_;
   std::vector<std::string> texts_;
@@ -91,7 +91,7 @@ class Past {
   Mean mean_;                                       // Of all.
 };
 
-// Called now and then with how many decisions were made; for a display.
+// Called from time to time with the number of decisions so far; for a progress display.
 using WhatIfProgress = std::function<void(std::uint64_t decisions)>;
 
 // `change` is text of fleet/text.h for a Policy: "mode=static_worker lambda_other=200000000"; empty: the same policy.

@@ -352,7 +352,7 @@ Result<std::vector<ReferenceUse>> find_references(std::string_view payload) {
   return std::move(finder.uses);
 }
 
-Result<std::string> resolve_reference(const Reference& reference, ReferenceScope& scope) {
+Result<std::string_view> find_value(const Reference& reference, ReferenceScope& scope) {
   const bool whole = reference.root == "matrix";  // Its first step is looked up here like any other.
   const std::string_view member = whole ? std::string_view{} : std::string_view(reference.path.front().name);
   ROTA_TRY_ASSIGN(std::string_view value, scope.value(reference.root, member));
@@ -364,6 +364,11 @@ Result<std::string> resolve_reference(const Reference& reference, ReferenceScope
     if (next.data() == nullptr) return leads_nowhere(reference, i, value);
     value = next;
   }
+  return value;
+}
+
+Result<std::string> resolve_reference(const Reference& reference, ReferenceScope& scope) {
+  ROTA_TRY_ASSIGN(const std::string_view value, find_value(reference, scope));
   return json_minify(value);
 }
 

@@ -82,6 +82,8 @@ class ReferenceScope {
 Result<std::string> resolve_references(std::string_view json, ReferenceScope& scope,
                                        std::size_t most_bytes = kResolvedMostBytes);
 
+// One reference's value as it is written in what the scope returned, and valid as long as that.
+Result<std::string_view> find_value(const Reference& reference, ReferenceScope& scope);
 // One reference's value as canonical JSON.
 Result<std::string> resolve_reference(const Reference& reference, ReferenceScope& scope);
 

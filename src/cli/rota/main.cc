@@ -16,7 +16,8 @@ namespace {
 // would be written into that file.
 void fill_standard_descriptors() {
   for (int fd = 0; fd <= STDERR_FILENO; ++fd) {
-    if (::fcntl(fd, F_GETFD) == -1) (void)::open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);  // Gets the lowest free number: fd.
+    if (::fcntl(fd, F_GETFD) == -1)
+      (void)::open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);  // Gets the lowest free number: fd.
   }
 }
 

@@ -2,20 +2,21 @@
 #include <algorithm>
 #include <utility>
 
-#include "fleet/board.h"
+#include "fleet/placement_index.h"
 #include "fleet/state.h"
 #include "rota/assert.h"
 
 namespace rota::fleet {
 
-ClassKey Board::class_of(const State& state, const Workflow& workflow, const Task& task) {
+ClassKey PlacementIndex::class_of(const State& state, const Workflow& workflow, const Task& task) {
   return {task.priority, workflow.user, state.policy().prefer_started ? workflow.id : WorkflowId()};
 }
 
-void Board::push(State& state, Workflow& workflow, Task& task) {
+void PlacementIndex::push(State& state, Workflow& workflow, Task& task) {
   ROTA_ASSERT(task.state == TaskState::kReady && task.shape == kNoShape);
   TemplateInfo& info = workflow.templates[static_cast<std::size_t>(workflow.spec.stages[task.stage].use)];
-  const bool plain = task.extra == nullptr && task.spent == 0 && info.sticky == ~0U && !workflow.template_of(task).gang;
+  const bool plain = task.extra == nullptr && task.spent == 0 && info.sticky == TemplateInfo::kNoStage &&
+                     !workflow.template_of(task).gang;
   ShapeRef ref = plain ? info.shape : kNoShape;
   if (ref == kNoShape) {
     ref = intern(state, key_of(state, workflow, task));
@@ -31,18 +32,18 @@ void Board::push(State& state, Workflow& workflow, Task& task) {
   task.shape = ref;
   ReadyClass& ready = shape.classes[class_of(state, workflow, task)];
   const ReadyEntry entry{task.since_ns, workflow.id_of(task), ++task.stamp};
-  if (ready.run.empty() || ready.run.back() < entry) {
-    ready.run.push_back(entry);
+  if (ready.queue.empty() || ready.queue.back() < entry) {
+    ready.queue.push_back(entry);
   } else {
-    ready.side.insert(entry);
+    ready.stragglers.insert(entry);
   }
   ++ready.live;
   if (!shape.key.only.is_none() && !task.deferred) to_defer_.push_back(entry.task);
   update_open(ref);
-  if (shape.live == 0) arm_grace(state, ref);
+  if (shape.live == 0) set_grace_timer(state, ref);
 }
 
-void Board::remove(State& state, Workflow& workflow, Task& task) {
+void PlacementIndex::remove(State& state, Workflow& workflow, Task& task) {
   const ShapeRef ref = std::exchange(task.shape, kNoShape);
   Shape& shape = *shapes_[ref];
   ++task.stamp;
@@ -55,35 +56,36 @@ void Board::remove(State& state, Workflow& workflow, Task& task) {
   if (ready.live == 0) {
     shape.classes.erase(found);
   } else {
-    prune_class(state, shape, ready);
+    drop_stale_entries(state, ready);
   }
   update_open(ref);
   release(ref);
 }
 
-// Takes stale entries from the front; when most are stale, all of them.
-void Board::prune_class(const State& state, Shape& shape, ReadyClass& ready) {
-  static_cast<void>(shape);
+// Removes stale entries from the front, or all of them if most are stale.
+void PlacementIndex::drop_stale_entries(const State& state, ReadyClass& ready) {
   const auto stale = [&](const ReadyEntry& entry) {
     const Task* task = state.find(entry.task);
     return task == nullptr || task->state != TaskState::kReady || task->stamp != entry.stamp;
   };
-  while (!ready.run.empty() && stale(ready.run.front())) ready.run.pop_front();
-  while (!ready.side.empty() && stale(*ready.side.begin())) ready.side.erase(ready.side.begin());
-  if (ready.run.size() + ready.side.size() > 64 && ready.run.size() + ready.side.size() > 2 * std::size_t{ready.live}) {
-    std::erase_if(ready.run, stale);
-    std::erase_if(ready.side, stale);
+  while (!ready.queue.empty() && stale(ready.queue.front())) ready.queue.pop_front();
+  while (!ready.stragglers.empty() && stale(*ready.stragglers.begin()))
+    ready.stragglers.erase(ready.stragglers.begin());
+  if (ready.queue.size() + ready.stragglers.size() > 64 &&
+      ready.queue.size() + ready.stragglers.size() > 2 * std::size_t{ready.live}) {
+    std::erase_if(ready.queue, stale);
+    std::erase_if(ready.stragglers, stale);
   }
 }
 
-void Board::drop_examined(TaskId task) {
+void PlacementIndex::pop_to_examine(TaskId task) {
   ROTA_ASSERT(!to_examine_.empty() && to_examine_.front() == task);
   to_examine_.pop_front();
 }
 
-void Board::drop_promoted() { to_promote_.pop_front(); }
+void PlacementIndex::pop_to_promote() { to_promote_.pop_front(); }
 
-void Board::prune(const State& state) {
+void PlacementIndex::drop_stale(const State& state) {
   const auto examined = [&](TaskId id) {
     const Task* task = state.find(id);
     return task == nullptr || task->state != TaskState::kQueued || task->due_ns() != 0;
@@ -112,14 +114,15 @@ void Board::prune(const State& state) {
   while (!to_leave_.empty() && left(to_leave_.front())) to_leave_.pop_front();
 }
 
-void Board::arm(Timer timer) { timers_.insert(timer); }
+void PlacementIndex::set_timer(Timer timer) { timers_.insert(timer); }
 
-std::int64_t Board::next_due_ns() const {
+std::int64_t PlacementIndex::next_due_ns() const {
   return timers_.empty() ? graph::Moment::never().ns : timers_.begin()->due_ns;
 }
 
-// A task that no live worker could ever run waits for one since it became ready, or since the last such worker went.
-void Board::arm_grace(const State& state, ShapeRef ref) {
+// The grace period of tasks that no live worker could run begins when they become ready, or when the last worker that
+// could run them goes.
+void PlacementIndex::set_grace_timer(const State& state, ShapeRef ref) {
   Shape& shape = *shapes_[ref];
   if (shape.live > 0 || shape.ready == 0) return;
   std::int64_t since = graph::Moment::never().ns;
@@ -130,16 +133,16 @@ void Board::arm_grace(const State& state, ShapeRef ref) {
   const std::int64_t due = std::max(since + state.policy().no_worker_grace_ms * graph::kNsPerMs, state.time_ns() + 1);
   if (shape.grace_ns != 0 && shape.grace_ns <= due) return;
   shape.grace_ns = due;
-  arm({shape.grace_ns, Timer::Kind::kGrace, ref});
+  set_timer({shape.grace_ns, Timer::Kind::kGrace, ref});
 }
 
-void Board::rearm_graces(const State& state) {
-  for (const ShapeRef ref : std::exchange(regrace_, {})) {
-    if (shapes_[ref] != nullptr) arm_grace(state, ref);
+void PlacementIndex::reset_grace_timers(const State& state) {
+  for (const ShapeRef ref : std::exchange(fired_graces_, {})) {
+    if (shapes_[ref] != nullptr) set_grace_timer(state, ref);
   }
 }
 
-void Board::take_due(const State& state, std::vector<Timer>& fired) {
+void PlacementIndex::take_due_timers(const State& state, std::vector<Timer>& fired) {
   while (!timers_.empty() && timers_.begin()->due_ns <= state.time_ns()) {
     const Timer timer = timers_.extract(timers_.begin()).value();
     switch (timer.kind) {
@@ -148,7 +151,7 @@ void Board::take_due(const State& state, std::vector<Timer>& fired) {
         if (worker == nullptr || !worker->reachable || worker->left) continue;
         const std::int64_t due = worker->seen_ns + state.policy().heartbeat_ttl_ms * graph::kNsPerMs;
         if (due > state.time_ns()) {
-          arm({due, timer.kind, timer.id});
+          set_timer({due, timer.kind, timer.id});
           continue;
         }
         break;
@@ -157,7 +160,7 @@ void Board::take_due(const State& state, std::vector<Timer>& fired) {
         const auto ref = static_cast<ShapeRef>(timer.id);
         if (ref >= shapes_.size() || shapes_[ref] == nullptr || shapes_[ref]->grace_ns != timer.due_ns) continue;
         shapes_[ref]->grace_ns = 0;
-        regrace_.push_back(ref);
+        fired_graces_.push_back(ref);
         break;
       }
       case Timer::Kind::kBackoff:
@@ -170,7 +173,7 @@ void Board::take_due(const State& state, std::vector<Timer>& fired) {
   }
 }
 
-void Board::check_invariants(const State& state) const {
+void PlacementIndex::check_invariants(const State& state) const {
   std::uint64_t ready = 0;
   for (ShapeRef i = 0; i < shapes_.size(); ++i) {
     if (shapes_[i] == nullptr) continue;
@@ -180,7 +183,7 @@ void Board::check_invariants(const State& state) const {
       ROTA_ASSERT(klass.live > 0 && klass.head() != nullptr);
       const Task* head = state.find(klass.head()->task);
       ROTA_ASSERT(head != nullptr && head->state == TaskState::kReady && head->stamp == klass.head()->stamp,
-                  "a class's head is ready");
+                  "the head of a class is ready");
       live += klass.live;
     }
     ROTA_ASSERT(live == shape.ready);

@@ -1,10 +1,11 @@
-// Kinds, shapes, and which worker could take what.
-#include "fleet/board.h"
+// Kinds, shapes, and which workers could take their tasks.
+#include "fleet/placement_index.h"
 
 #include <algorithm>
 #include <bit>
 #include <utility>
 
+#include "fleet/dispatch_mode.h"
 #include "fleet/state.h"
 #include "rota/assert.h"
 
@@ -18,7 +19,18 @@ bool test(const std::vector<std::uint64_t>& mask, std::uint32_t slot) {
   return (mask[slot / 64] >> slot % 64 & 1U) != 0;
 }
 
-// docs/brain.md, "Score": thousandths of a core, and what other hardware is worth in cores.
+// Sets the bit of a worker, and counts it.
+void set_bit(std::vector<std::uint64_t>& mask, std::uint32_t slot, bool on, std::uint32_t& of_kind,
+             std::uint32_t& of_shape) {
+  std::uint64_t& word = mask[slot / 64];
+  const std::uint64_t bit = 1ULL << slot % 64;
+  if (((word & bit) != 0) == on) return;
+  word ^= bit;
+  of_kind += on ? 1U : ~0U;
+  of_shape += on ? 1U : ~0U;
+}
+
+// docs/brain.md, "Score": thousandths of a core, with other hardware converted to cores.
 std::int64_t throughput_of(const WorkerSpec& spec) {
   std::int64_t sum = spec.resources.cpu_millis + spec.resources.memory_bytes / kGiB * 125;
   for (const Device& gpu : spec.resources.gpus) sum += 8000 + gpu.memory_bytes / kGiB * 500;
@@ -27,8 +39,8 @@ std::int64_t throughput_of(const WorkerSpec& spec) {
 
 }  // namespace
 
-void Board::clear() {
-  // Kinds are data: their slots were chosen by history.
+void PlacementIndex::clear() {
+  // Kinds are data and stay.
   for (Kind& kind : kinds_) {
     kind.members.assign(kind.next_slot, WorkerId());
     kind.taking = kind.live = 0;
@@ -42,7 +54,7 @@ void Board::clear() {
   holders_.clear();
   expiries_.clear();
   timers_.clear();
-  regrace_.clear();
+  fired_graces_.clear();
   to_examine_.clear();
   to_promote_.clear();
   to_defer_.clear();
@@ -50,7 +62,7 @@ void Board::clear() {
   to_leave_.clear();
 }
 
-std::uint32_t Board::kind_of(const WorkerSpec& spec) {
+std::uint32_t PlacementIndex::intern_kind(const WorkerSpec& spec) {
   WorkerSpec nameless = spec;
   nameless.name.clear();
   const auto found = kind_index_.find(nameless);
@@ -68,24 +80,24 @@ std::uint32_t Board::kind_of(const WorkerSpec& spec) {
   for (const auto& shape : shapes_) {
     if (shape == nullptr) continue;
     shape->fits.emplace_back();
-    fit_kind(*shape, number);
+    init_fit(*shape, number);
   }
   return number;
 }
 
-void Board::restore_kinds(std::vector<KindData> kinds) {
+void PlacementIndex::restore_kinds(std::vector<KindData> kinds) {
   kinds_.clear();
   kind_index_.clear();
   for (KindData& data : kinds) {
-    Kind& kind = kinds_[kind_of(data.spec)];
+    Kind& kind = kinds_[intern_kind(data.spec)];
     kind.next_slot = data.next_slot;
     kind.gone_ns = data.gone_ns;
     kind.members.assign(kind.next_slot, WorkerId());
   }
 }
 
-void Board::add_worker(const State& state, Worker& worker, bool restored) {
-  worker.kind = kind_of(worker.spec);
+void PlacementIndex::add_worker(const State& state, Worker& worker, bool restored) {
+  worker.kind = intern_kind(worker.spec);
   Kind& kind = kinds_[worker.kind];
   if (!restored) {
     worker.slot = kind.next_slot++;
@@ -98,11 +110,11 @@ void Board::add_worker(const State& state, Worker& worker, bool restored) {
     fit.start_mask.resize(kind.members.size() / 64 + 1);
     fit.queue_mask.resize(kind.members.size() / 64 + 1);
   }
-  for (const CacheItem& cache : worker.caches) hint(state, worker, cache.item, cache.used_ns);
+  for (const CacheItem& cache : worker.caches) cache_used(state, worker, cache.item, cache.used_ns);
 }
 
-void Board::forget_worker(const State& state, Worker& worker) {
-  refit(state, worker);  // It takes no tasks: all its bits go.
+void PlacementIndex::forget_worker(const State& state, Worker& worker) {
+  update_worker(state, worker);  // It takes no tasks: this clears all its bits.
   kinds_[worker.kind].members[worker.slot] = WorkerId();
   for (auto& [item, holders] : holders_) {
     if (worker.kind >= holders.mask.size()) continue;
@@ -111,7 +123,7 @@ void Board::forget_worker(const State& state, Worker& worker) {
   }
 }
 
-void Board::fit_kind(Shape& shape, std::uint32_t number) const {
+void PlacementIndex::init_fit(Shape& shape, std::uint32_t number) const {
   const Kind& kind = kinds_[number];
   Fit& fit = shape.fits[number];
   fit.possible = meets(kind.spec, shape.key.needs, shape.key.handler);
@@ -120,112 +132,64 @@ void Board::fit_kind(Shape& shape, std::uint32_t number) const {
   fit.queue_mask.assign(kind.members.size() / 64 + 1, 0);
 }
 
-void Board::set_bit(Shape& shape, Fit& fit, std::vector<std::uint64_t>& mask, std::uint32_t& count,
-                    std::uint32_t& total, std::uint32_t slot, bool on) {
-  static_cast<void>(shape);
-  static_cast<void>(fit);
-  std::uint64_t& word = mask[slot / 64];
-  const std::uint64_t bit = 1ULL << slot % 64;
-  if (((word & bit) != 0) == on) return;
-  word ^= bit;
-  if (on) {
-    ++count;
-    ++total;
-  } else {
-    --count;
-    --total;
-  }
-}
-
-bool Board::mode_could_allow(const State& state, const ShapeKey& key, const Worker& worker) {
-  switch (state.policy().mode) {
-    case DispatchMode::kStaticWorker: {
-      const Workflow* workflow = state.find(key.workflow);
-      if (workflow == nullptr) return false;
-      if (!workflow->bound.is_none()) return workflow->bound == worker.id;
-      // It gets all of the workflow: it must be able to run all of it.
-      return std::all_of(
-          workflow->spec.templates.begin(), workflow->spec.templates.end(),
-          [&](const TaskTemplate& use) { return meets(worker.spec, use.needs, needed_handler(use.spec)); });
-    }
-    case DispatchMode::kFixedPipeline: {
-      const auto owner = state.globals().type_owner.find(key.type);
-      return owner == state.globals().type_owner.end() || owner->second == worker.id;
-    }
-    case DispatchMode::kAdaptive:
-    case DispatchMode::kStaticRoundRobin:
-      break;
-  }
-  return true;
-}
-
-bool Board::mode_allows(const State& state, const ShapeKey& key, const Worker& worker) {
-  if (state.policy().mode == DispatchMode::kStaticWorker && !worker.owner.is_none() && worker.owner != key.workflow)
-    return false;
-  return mode_could_allow(state, key, worker);
-}
-
-void Board::fit_worker(const State& state, Shape& shape, const Worker& worker) {
+void PlacementIndex::update_fit(const State& state, Shape& shape, const Worker& worker) {
   Fit& fit = shape.fits[worker.kind];
-  const Policy& policy = state.policy();
   const ShapeKey& key = shape.key;
+  const DispatchRules& rules = dispatch_rules(state);
   bool start = false;
   bool queue = false;
-  const bool unchecked = policy.mode == DispatchMode::kStaticRoundRobin;
   if (worker.takes_tasks() && fit.possible && (key.only.is_none() || key.only == worker.id) &&
       (key.pinned.empty() || key.pinned == worker.spec.name) &&
-      (!shape.spare_excluded || !std::binary_search(key.excluded.begin(), key.excluded.end(), worker.id))) {
-    const bool allowed = mode_allows(state, key, worker);
-    if (unchecked) {
+      (!shape.spare_excluded || !std::binary_search(key.excluded.begin(), key.excluded.end(), worker.id)) &&
+      may_take(state, key, worker)) {
+    if (rules.one_task_per_worker) {
       start = worker.executions.empty();
-    } else if (allowed) {
-      // Nobody overtakes what waits at the worker already.
+    } else {
+      // No task overtakes those that wait at the worker already.
       start = worker.queued == 0 && worker.spec.resources.fits(key.needs, worker.used, fit.devices);
-      queue = !start && key.gang == 0 && worker.queued < policy.max_queue_per_worker;
+      queue = !start && key.gang == 0 && worker.queued < state.policy().max_queue_per_worker;
     }
   }
-  set_bit(shape, fit, fit.start_mask, fit.start, shape.start, worker.slot, start);
-  set_bit(shape, fit, fit.queue_mask, fit.queue, shape.queue, worker.slot, queue);
+  set_bit(fit.start_mask, worker.slot, start, fit.start, shape.start);
+  set_bit(fit.queue_mask, worker.slot, queue, fit.queue, shape.queue);
 }
 
-void Board::refit(const State& state, const Worker& worker) {
+void PlacementIndex::update_worker(const State& state, const Worker& worker) {
   for (ShapeRef i = 0; i < shapes_.size(); ++i) {
     if (shapes_[i] == nullptr) continue;
-    fit_worker(state, *shapes_[i], worker);
+    update_fit(state, *shapes_[i], worker);
     update_open(i);
   }
 }
 
-DispatchMode Board::state_mode(const State& state) { return state.policy().mode; }
-
-std::int64_t Board::room_for(const State& state, const ShapeKey& key) const {
-  const bool unchecked = state.policy().mode == DispatchMode::kStaticRoundRobin;
+std::int64_t PlacementIndex::room_for(const State& state, const ShapeKey& key) const {
+  const DispatchRules& rules = dispatch_rules(state);
   const auto room_of = [&](const WorkerSpec& spec) -> std::int64_t {
     if (!meets(spec, key.needs, key.handler)) return 0;
-    return unchecked ? 1 : std::min<std::int64_t>(spec.resources.count(key.needs), TaskId::kMostTasks);
+    return rules.one_task_per_worker ? 1 : std::min<std::int64_t>(spec.resources.count(key.needs), TaskId::kMostTasks);
   };
-  std::int64_t sum = 0;
-  if (one_worker_only(state)) {
+  std::int64_t room = 0;
+  if (rules.binding != Binding::kNone) {
     state.each_worker([&](const Worker& worker) {
-      if (worker.live() && mode_could_allow(state, key, worker)) sum = std::max(sum, room_of(worker.spec));
+      if (worker.live() && could_take(state, key, worker)) room = std::max(room, room_of(worker.spec));
     });
   } else {
-    for (const Kind& kind : kinds_) sum += room_of(kind.spec) * kind.live;
+    for (const Kind& kind : kinds_) room += room_of(kind.spec) * kind.live;
   }
-  return sum;
+  return room;
 }
 
-void Board::count_live(const State& state, Shape& shape) const {
+void PlacementIndex::count_live(const State& state, Shape& shape) const {
   shape.live = 0;
   for (std::size_t i = 0; i < kinds_.size(); ++i) {
     if (shape.fits[i].possible) shape.live += kinds_[i].live;
   }
-  // Who is bound to a worker waits for that one alone.
-  if (one_worker_only(state)) {
+  // A task that is bound to a worker waits for that one alone.
+  if (dispatch_rules(state).binding != Binding::kNone) {
     shape.live = 0;
     state.each_worker([&](const Worker& worker) {
       if (!worker.live() || !shape.fits[worker.kind].possible) return;
-      shape.live += mode_could_allow(state, shape.key, worker) ? 1 : 0;
+      shape.live += could_take(state, shape.key, worker) ? 1 : 0;
     });
   }
   if (!shape.key.pinned.empty()) {
@@ -246,35 +210,34 @@ void Board::count_live(const State& state, Shape& shape) const {
   shape.spare_excluded = shape.live > left_out;
 }
 
-void Board::shape_refit(const State& state, Shape& shape) {
+void PlacementIndex::update_shape(const State& state, Shape& shape) {
   count_live(state, shape);
-  state.each_worker([&](const Worker& worker) { fit_worker(state, shape, worker); });
+  state.each_worker([&](const Worker& worker) { update_fit(state, shape, worker); });
 }
 
-void Board::fleet_changed(State& state) {
+void PlacementIndex::fleet_changed(State& state) {
   for (Kind& kind : kinds_) kind.taking = kind.live = 0;
   state.each_worker([&](const Worker& worker) {
     kinds_[worker.kind].taking += worker.takes_tasks() ? 1 : 0;
     kinds_[worker.kind].live += worker.live() ? 1 : 0;
   });
-  rescale(state);
+  scale_scores();
   for (ShapeRef i = 0; i < shapes_.size(); ++i) {
     if (shapes_[i] == nullptr) continue;
     Shape& shape = *shapes_[i];
     const bool spared = shape.spare_excluded;
     count_live(state, shape);
     if (spared != shape.spare_excluded) {
-      state.each_worker([&](const Worker& worker) { fit_worker(state, shape, worker); });
+      state.each_worker([&](const Worker& worker) { update_fit(state, shape, worker); });
       update_open(i);
     }
-    arm_grace(state, i);
+    set_grace_timer(state, i);
   }
 }
 
-void Board::worker_gone(const Worker& worker, std::int64_t now_ns) { kinds_[worker.kind].gone_ns = now_ns; }
+void PlacementIndex::note_gone(const Worker& worker, std::int64_t now_ns) { kinds_[worker.kind].gone_ns = now_ns; }
 
-void Board::rescale(const State& state) {
-  static_cast<void>(state);
+void PlacementIndex::scale_scores() {
   std::int64_t most_throughput = 1;
   std::int64_t most_cost = 1;
   for (const Kind& kind : kinds_) {
@@ -288,25 +251,25 @@ void Board::rescale(const State& state) {
   }
 }
 
-void Board::refit_workflow(const State& state, WorkflowId workflow) {
+void PlacementIndex::update_workflow(const State& state, WorkflowId workflow) {
   for (ShapeRef i = 0; i < shapes_.size(); ++i) {
     if (shapes_[i] == nullptr || shapes_[i]->key.workflow != workflow) continue;
-    shape_refit(state, *shapes_[i]);
+    update_shape(state, *shapes_[i]);
     update_open(i);
-    arm_grace(state, i);
+    set_grace_timer(state, i);
   }
 }
 
-void Board::refit_type(const State& state, const std::string& type) {
+void PlacementIndex::update_type(const State& state, const std::string& type) {
   for (ShapeRef i = 0; i < shapes_.size(); ++i) {
     if (shapes_[i] == nullptr || shapes_[i]->key.type != type) continue;
-    shape_refit(state, *shapes_[i]);
+    update_shape(state, *shapes_[i]);
     update_open(i);
-    arm_grace(state, i);
+    set_grace_timer(state, i);
   }
 }
 
-ShapeKey Board::key_of(const State& state, const Workflow& workflow, const Task& task) {
+ShapeKey PlacementIndex::key_of(const State& state, const Workflow& workflow, const Task& task) {
   const Policy& policy = state.policy();
   const TaskTemplate& use = workflow.template_of(task);
   const TemplateInfo& info = workflow.info_of(task);
@@ -316,27 +279,24 @@ ShapeKey Board::key_of(const State& state, const Workflow& workflow, const Task&
     key.workflow = workflow.id;
   }
   key.handler = needed_handler(use.spec);
-  if (policy.mode == DispatchMode::kStaticRoundRobin) {  // Requirements are not checked.
-    key.needs.cpu_millis = 0;
-    return key;
-  }
-  key.needs = use.needs;
+  const DispatchRules& rules = dispatch_rules(state);
+  key.needs = checked_requirements(state, use);
+  if (!rules.checks_requirements) return key;
   std::sort(key.needs.capabilities.begin(), key.needs.capabilities.end());
   std::sort(key.needs.labels.begin(), key.needs.labels.end());
   key.category = use.category;
   key.pinned = use.pinned;
-  // A gang is placed as one: where one of its tasks failed says nothing about where the others may go.
+  // A gang is placed as a whole, wherever one of its tasks failed before.
   if (task.extra != nullptr && !use.gang) {
     if (task.extra->memory_bytes > 0) key.needs.memory_bytes = task.extra->memory_bytes;
     key.excluded = task.extra->failed_on;
   }
-  if (policy.mode == DispatchMode::kStaticWorker) key.workflow = workflow.id;
-  if (policy.mode == DispatchMode::kFixedPipeline) key.type = use.spec.type;
-  if (policy.mode != DispatchMode::kAdaptive) return key;
+  add_binding(state, workflow, use, key);
+  if (!rules.uses_context) return key;
   if (policy.context_reuse || policy.selection == Selection::kAffinity) key.context = use.context;
-  // One that failed rides alone: it may be what fails.
+  // A task that failed is not merged: it might make the whole execution fail.
   if (policy.merge && use.mergeable && !use.gang && task.spent == 0) key.merge = info.hash;
-  if (policy.stickiness && info.sticky != ~0U && key.excluded.empty() && !use.gang) {
+  if (policy.stickiness && info.sticky != TemplateInfo::kNoStage && key.excluded.empty() && !use.gang) {
     const StageState& parent = workflow.stages[info.sticky];
     const StageState& own = workflow.stages[task.stage];
     const auto index = static_cast<std::uint32_t>(&task - workflow.tasks.data()) - own.first;
@@ -349,7 +309,7 @@ ShapeKey Board::key_of(const State& state, const Workflow& workflow, const Task&
   return key;
 }
 
-ShapeRef Board::intern(const State& state, const ShapeKey& key) {
+ShapeRef PlacementIndex::intern(const State& state, const ShapeKey& key) {
   const auto [place, fresh] = shape_index_.try_emplace(key, kNoShape);
   if (!fresh) return place->second;
   ShapeRef ref;
@@ -365,13 +325,13 @@ ShapeRef Board::intern(const State& state, const ShapeKey& key) {
   Shape& shape = *shapes_[ref];
   shape.key = key;
   shape.fits.resize(kinds_.size());
-  for (std::uint32_t i = 0; i < kinds_.size(); ++i) fit_kind(shape, i);
+  for (std::uint32_t i = 0; i < kinds_.size(); ++i) init_fit(shape, i);
   for (const std::string& item : key.context) shape.holders.push_back(&holders_[item]);
-  shape_refit(state, shape);
+  update_shape(state, shape);
   return ref;
 }
 
-void Board::release(ShapeRef ref) {
+void PlacementIndex::release(ShapeRef ref) {
   Shape& shape = *shapes_[ref];
   ROTA_ASSERT(shape.uses > 0);
   if (--shape.uses > 0) return;
@@ -390,13 +350,13 @@ void Board::release(ShapeRef ref) {
   }
 }
 
-void Board::release_templates(Workflow& workflow) {
+void PlacementIndex::release_templates(Workflow& workflow) {
   for (TemplateInfo& info : workflow.templates) {
     if (info.shape != kNoShape) release(std::exchange(info.shape, kNoShape));
   }
 }
 
-void Board::update_open(ShapeRef ref) {
+void PlacementIndex::update_open(ShapeRef ref) {
   Shape& shape = *shapes_[ref];
   const bool open = shape.ready > 0 && (shape.start > 0 || shape.queue > 0);
   if (open == (shape.open_at != kNoShape)) return;
@@ -412,19 +372,20 @@ void Board::update_open(ShapeRef ref) {
   }
 }
 
-void Board::hint(const State& state, const Worker& worker, const std::string& item, std::int64_t used_ns) {
+void PlacementIndex::cache_used(const State& state, const Worker& worker, const std::string& item,
+                                std::int64_t used_ns) {
   const std::int64_t due = used_ns + state.policy().cache_ttl_ms * graph::kNsPerMs;
   if (due <= state.time_ns()) return;
   CacheHolders& holders = holders_[item];
   if (holders.mask.size() <= worker.kind) holders.mask.resize(worker.kind + 1);
   auto& mask = holders.mask[worker.kind];
   if (mask.size() <= worker.slot / 64) mask.resize(worker.slot / 64 + 1);
-  if (test(mask, worker.slot)) return;  // Its expiry looks again when it comes.
+  if (test(mask, worker.slot)) return;  // expire_caches() will set a new expiry.
   mask[worker.slot / 64] |= 1ULL << worker.slot % 64;
   expiries_.insert({due, worker.id, item});
 }
 
-void Board::expire_hints(const State& state) {
+void PlacementIndex::expire_caches(const State& state) {
   while (!expiries_.empty() && expiries_.begin()->due_ns <= state.time_ns()) {
     Expiry expiry = std::move(expiries_.extract(expiries_.begin()).value());
     const Worker* worker = state.find(expiry.worker);
@@ -432,7 +393,7 @@ void Board::expire_hints(const State& state) {
     auto& mask = holders_[expiry.item].mask[worker->kind];
     mask[worker->slot / 64] &= ~(1ULL << worker->slot % 64);
     for (const CacheItem& found : worker->caches) {
-      if (found.item == expiry.item) hint(state, *worker, found.item, found.used_ns);
+      if (found.item == expiry.item) cache_used(state, *worker, found.item, found.used_ns);
     }
   }
 }

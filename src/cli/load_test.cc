@@ -16,6 +16,7 @@ TEST(TaskNames, AreThoseOfTheState) {
   model::WorkflowSpec spec;
   spec.name = "w";
   spec.templates.resize(1);
+  spec.templates[0].spec.program.emplace().shell = "true";
   spec.stages = {model::Stage{"none"}, model::Stage{"one"}, model::Stage{"two"}};
   spec.stages[1].items = {"{}"};
   spec.stages[2].items = {"{}", "{}"};
@@ -24,6 +25,7 @@ TEST(TaskNames, AreThoseOfTheState) {
   submit.workflow = spec;
   model::WorkerSpec worker;
   worker.name = "a";
+  worker.resources.cpu_millis = 1000;
   fleet::RegisterWorker registered;
   registered.worker = worker;
   ASSERT_TRUE(brain.execute(registered, 1).ok());

@@ -65,11 +65,13 @@ std::vector<fleet::Record> small_log() {
   for (const char* name : {"a", "b"}) {
     model::WorkerSpec worker;
     worker.name = name;
+    worker.resources.cpu_millis = 1000;
     execute(fleet::RegisterWorker{worker, {}}, 0);
   }
   fleet::SubmitWorkflow submit;
   submit.workflow.name = "nightly";
   submit.workflow.templates.resize(1);
+  submit.workflow.templates[0].spec.program.emplace().shell = "true";
   submit.workflow.stages = {model::Stage{"train"}, model::Stage{"report", 0, {0}}};
   submit.workflow.stages[0].items = {"{}", "{}"};
   execute(submit, 1);

@@ -86,7 +86,11 @@ RunReport report_of(const fleet::State& state, model::WorkflowId id, std::int64_
     row.last_attempt = task.attempt;
     set_times(row, task, now_ns, timeline);
     const fleet::Worker* worker = row.started_ns > 0 ? state.find(task.worker) : nullptr;
-    if (worker != nullptr) row.worker = worker->spec.name;
+    if (worker != nullptr) {
+      row.worker = worker->spec.name;
+    } else if (row.started_ns > 0 && timeline != nullptr) {
+      row.worker = timeline->worker_name(task.worker);  // The worker has left since.
+    }
     if (task.extra != nullptr) {
       row.message = task.extra->message;
       row.cached = task.extra->reused && task.state == TaskState::kSucceeded;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "cli/load.h"
+#include "cli/run_report.h"
 #include "cli/run_view.h"
 #include "fleet/policy.h"
 #include "ledger/disk_options.h"

@@ -44,11 +44,19 @@ void Timeline::end(model::TaskId task, const fleet::Record& record, std::string 
   attempt.ended_ns = std::clamp(outcome.ended_ns, attempt.started_ns, record.wall_ns);
 }
 
+std::string Timeline::worker_name(model::WorkerId worker) const {
+  const auto found = worker_names_.find(worker);
+  return found == worker_names_.end() ? worker.to_string() : found->second;
+}
+
 void Timeline::see(const fleet::Record& record, const fleet::State& state) {
   if (first_ns_ == 0) first_ns_ = record.wall_ns;
   last_ns_ = record.wall_ns;
   const auto* reported = std::get_if<fleet::ReportEnded>(&record.command);
   for (const fleet::Event& event : record.events) {
+    if (const auto* registered = std::get_if<fleet::WorkerRegistered>(&event)) {
+      if (const fleet::Worker* worker = state.find(registered->worker)) worker_names_[worker->id] = worker->spec.name;
+    }
     if (const auto* assigned = std::get_if<fleet::TaskAssigned>(&event)) {
       add(*assigned, assigned->task, assigned->attempt, record, state);
       for (const model::AttemptId& member : assigned->members)

@@ -58,6 +58,8 @@ class Timeline {
 
   [[nodiscard]] const std::vector<Attempt>& attempts() const { return attempts_; }  // In the order of assignment.
   [[nodiscard]] const std::vector<Ready>& ready() const { return ready_; }
+  // The name that the worker registered with, also after it has left; its id if the registration was not seen.
+  [[nodiscard]] std::string worker_name(model::WorkerId worker) const;
   // The times of the first and the last record; 0: there was none.
   [[nodiscard]] std::int64_t first_ns() const { return first_ns_; }
   [[nodiscard]] std::int64_t last_ns() const { return last_ns_; }
@@ -72,6 +74,7 @@ class Timeline {
   std::vector<Attempt> attempts_;
   std::map<model::TaskId, std::vector<std::size_t>> by_task_;
   std::vector<Ready> ready_;
+  std::map<model::WorkerId, std::string> worker_names_;
   std::int64_t first_ns_ = 0;
   std::int64_t last_ns_ = 0;
 };

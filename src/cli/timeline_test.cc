@@ -43,6 +43,7 @@ class Told {
     fleet::SubmitWorkflow submit;
     submit.workflow.name = "nightly";
     submit.workflow.templates.resize(1);
+    submit.workflow.templates[0].spec.program.emplace().shell = "true";
     submit.workflow.templates[0].needs.cpu_millis = 1000;
     submit.workflow.templates[0].retry.max_attempts = 2;
     submit.workflow.stages = {model::Stage{"train"}, model::Stage{"report", 0, {0}}};

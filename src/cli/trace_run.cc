@@ -105,8 +105,7 @@ class Writer {
 
   void tracks() {
     for (const auto& [worker, first] : first_) {
-      const fleet::Worker* known = state_.find(worker);
-      const std::string name = known == nullptr ? worker.to_string() : known->spec.name;
+      const std::string name = log_.timeline.worker_name(worker);
       for (std::uint32_t i = 0; i < count_[worker]; ++i) {
         trace_.track(first + i, i == 0 ? name : name + " (" + std::to_string(i + 1) + ")");
       }
@@ -154,8 +153,13 @@ class Writer {
     if (const fleet::Workflow* workflow = state_.find(only_); workflow != nullptr && workflow->ended_ns != 0) {
       until_ns = workflow->ended_ns;
     }
+    std::int64_t at_origin = 0;  // The number of ready tasks when the run began.
     for (const Timeline::Ready& ready : log_.timeline.ready()) {
-      if (ready.at_ns < origin_ns_ || ready.at_ns > until_ns) continue;
+      if (ready.at_ns <= origin_ns_) at_origin = ready.count;
+    }
+    trace_.counter("ready tasks", 0, at_origin);
+    for (const Timeline::Ready& ready : log_.timeline.ready()) {
+      if (ready.at_ns <= origin_ns_ || ready.at_ns > until_ns) continue;
       trace_.counter("ready tasks", ready.at_ns - origin_ns_, ready.count);
     }
     std::map<std::int64_t, std::int64_t> changes;  // By time.

@@ -65,7 +65,7 @@ std::vector<std::string> one_of_each() {
 TEST(CodecFrozenTest, Commands) {
   const std::vector<std::string> frozen = {
       "SetPolicy "
-      "00030763c701ab028f03f303d7040101bb0501019f0601018307e707cb08af09930af70adb0b01bf0ca30d870eeb0ecf0fb310",
+      "00010163c701ab028f03f303d7040101bb0501019f0601018307e707cb08af09930af70adb0b01bf0ca30d870eeb0ecf0fb310",
       "Tick 01",
       "RegisterWorker "
       "02023530c701ab020103323030f3030103333030bb05033430308307e70701033535300103363030033635300103373030010103373530bf"
@@ -77,13 +77,13 @@ TEST(CodecFrozenTest, Commands) {
       "ReportCaches 070235300103313030",
       "SubmitWorkflow "
       "0802353003313030033135308f0301033235300103333030010333353001033430300334353003353030cb08af09930af70adb0b01bf0c03"
-      "38353003393030eb0e01010431303030010431303530043131303002fb11df12010431323530a7148b150431343030d31604313530300104"
+      "38353003393030eb0e01010431303030010431303530043131303001fb11df12010431323530a7148b150431343030d31604313530300104"
       "313535300104313630300431363530c71aab1b8f1cf31cd71d04313935300104323030300101010432303530010432313030cb2101981101"
       "0432323530f723",
-      "Control 09033264",
+      "Control 09013264",
       "SetPriority 0a3264ab02",
       "SetQuota 0b023530c701ab028f030103323530d704bb059f06",
-      "ReportEnded 0c32640305010331353003323030f303d704bb059f06033435300103353030",
+      "ReportEnded 0c32640101010331353003323030f303d704bb059f06033435300103353030",
       "ReportCheckpoint 0d326403313530",
       "ReportUndeliverable 0e3264",
       "ForgetWorkflow 0f32",
@@ -96,26 +96,26 @@ TEST(CodecFrozenTest, Events) {
       "PolicyChanged 00",
       "WorkerRegistered 0132",
       "WorkersSeen 020132",
-      "WorkerChanged 033207",
+      "WorkerChanged 033201",
       "CachesReported 0432",
       "WorkflowAccepted 053201",
       "PlacementWarned 06326403313530c801",
       "TaskReadied 0732",
       "TaskSkipped 0832",
-      "TaskAssigned 0932649601c8010101fa01ac020a03de029003c203e707cb08af09930af70adb0bbf0c",
+      "TaskAssigned 0932649601c8010101fa01ac020101de029003c203e707cb08af09930af70adb0bbf0c",
       "TaskStarted 0a3264",
       "TaskSucceeded 0b3264",
-      "TaskFailed 0c320503313030",
-      "TaskRequeued 0d3208c701ab02",
+      "TaskFailed 0c320103313030",
+      "TaskRequeued 0d3201c701ab02",
       "TaskCancelled 0e320164",
       "TaskPaused 0f32",
       "TaskResumed 1032",
-      "StopRequested 11320264",
+      "StopRequested 11320164",
       "CheckpointSaved 1232",
       "PriorityChanged 13",
       "QuotaChanged 14",
       "BindingDropped 153203313030",
-      "WorkflowEnded 163203",
+      "WorkflowEnded 163201",
       "WorkflowForgotten 1732",
       "ElasticPolled 18",
   };

@@ -87,7 +87,7 @@ std::string Decision::unplaceable(const ShapeKey& key) const {
     return message + "all its replicas must start together, and there is room for " +
            std::to_string(state_.placement().room_for(state_, key)) + " of them";
   }
-  return message + "the dispatch mode " + std::string(to_string(state_.policy().mode)) + " binds it to one that cannot";
+  return message + mode_obstacle(state_, key);
 }
 
 namespace {

@@ -90,7 +90,7 @@ void Explainer::unplaceable(const Shape& shape) {
     fact("gang", workflow_.stages[task_.stage].count);
     fact("room_ever", room);
   } else {
-    why = "the dispatch mode " + std::string(to_string(state_.policy().mode)) + " binds it to one that cannot";
+    why = mode_obstacle(state_, key);
   }
   because(ExplainReason::kUnplaceable, "waits for a worker that could run it; no live one can: " + why);
   also(fails > now_ns_ ? "; it fails in " + span_of(fails - now_ns_) + " unless one comes"

@@ -138,7 +138,7 @@ after 20s heartbeat all
               HasSubstr("memory: 2 GiB needed, 1 GiB available (at 'large', which comes nearest); it fails in "
                         "40s unless one comes"));
   EXPECT_EQ(fact(why, "nearest"), "large");
-  EXPECT_THAT(script.explain("there").sentence, HasSubstr("pinned to worker 'nowhere', which is not there"));
+  EXPECT_THAT(script.explain("there").sentence, HasSubstr("pinned to worker 'nowhere', which is not registered"));
   EXPECT_THAT(script.explain("gang[0]").sentence,
               HasSubstr("9 must start together, and the whole fleet has room for 5"));
   script.run("lost small\nlost large\n");

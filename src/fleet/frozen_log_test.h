@@ -11,7 +11,7 @@
 
 namespace rota::fleet {
 
-inline constexpr std::string_view kFrozenLog = "5079758fc7bb26ca5b679ef0bea8ce3e";
+inline constexpr std::string_view kFrozenLog = "28bb3719a267357382bf6b5660dcf612";
 
 inline std::string play_frozen_log() {
   Hash128 chain = first_chain();

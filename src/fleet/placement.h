@@ -41,6 +41,8 @@ struct Nearest {
   WorkerId worker{};
   std::string lacks{};
 };
+// Why the dispatch mode lets no live worker run tasks with this key, though one meets the requirements; for messages.
+[[nodiscard]] std::string mode_obstacle(const State& state, const ShapeKey& key);
 [[nodiscard]] Nearest nearest_worker(const State& state, const Requirements& needs, std::string_view handler);
 
 }  // namespace rota::fleet

@@ -229,11 +229,11 @@ TEST(RecordTest, WrongRecordsAreRefusedThoughTheChainIsRight) {
     return record.error().message.substr(0, 60);
   };
   EXPECT_EQ(refused([](Record&) {}), "(accepted)");
-  EXPECT_EQ(refused([](Record& r) { r.index = 6; }), "record 5 is as it was written, and wrong: its index is 6");
+  EXPECT_EQ(refused([](Record& r) { r.index = 6; }), "record 5 was written with wrong content: its index is 6");
   EXPECT_EQ(refused([](Record& r) { r.term = Term(); }),
-            "record 5 is as it was written, and wrong: its term 0 is lowe");
-  EXPECT_EQ(refused([](Record& r) { ++r.logical; }), "record 5 is as it was written, and wrong: its logical time i");
-  EXPECT_EQ(refused([](Record& r) { ++r.prior.low; }), "record 5 is as it was written, and wrong: it was decided on ");
+            "record 5 was written with wrong content: its term 0 is lower");
+  EXPECT_EQ(refused([](Record& r) { ++r.logical; }), "record 5 was written with wrong content: its logical time is");
+  EXPECT_EQ(refused([](Record& r) { ++r.prior.low; }), "record 5 was written with wrong content: it was decided on t");
 }
 
 TEST(RecordTest, SentencesForPeople) {

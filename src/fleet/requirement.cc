@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "fleet/dispatch_mode.h"
 #include "fleet/placement.h"
 
 namespace rota::fleet {
@@ -36,6 +37,15 @@ Nearest nearest_worker(const State& state, const Requirements& needs, std::strin
     nearest = {first, lacks.empty() ? std::string() : std::move(lacks.front())};
   }
   return nearest;
+}
+
+std::string mode_obstacle(const State& state, const ShapeKey& key) {
+  const std::string mode = "the dispatch mode " + std::string(to_string(state.policy().mode));
+  const WorkerId bound = bound_worker(state, key);
+  if (bound.is_none()) return mode + " needs a worker that can run all tasks of the workflow";
+  const Worker* worker = state.find(bound);
+  return mode + " binds it to " + (worker == nullptr ? bound.to_string() : "worker '" + worker->spec.name + "'") +
+         ", which cannot run it";
 }
 
 }  // namespace rota::fleet

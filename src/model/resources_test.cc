@@ -294,7 +294,9 @@ TEST(ResourceFieldsTest, EveryMemberIsInItsList) {
   Amounts amounts;
   for (const AmountKind& kind : kAmountKinds) amounts.*kind.member = 7;
   Amounts::fields(amounts, [](std::string_view name, const auto& member) {
-    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(member)>, std::int64_t>) EXPECT_EQ(member, 7) << name;
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(member)>, std::int64_t>) {
+      EXPECT_EQ(member, 7) << name;
+    }
   });
 }
 

@@ -63,7 +63,7 @@ Item step(RuntimeCore& runtime, ThreadWorker* worker) {
     item = runtime.workers[victim]->deque.take_top<true>();
     if (item == 0) continue;
     worker->counters.steals.add(1);
-    note_event(worker, Event::kSteal, is_fiber(item) ? fiber_of(item)->task->id : record_of(item)->id);
+    note_event(worker, TaskEvent::kSteal, is_fiber(item) ? fiber_of(item)->task->id : record_of(item)->id);
     return item;
   }
   return 0;
@@ -109,7 +109,7 @@ Item next_deterministic(ThreadWorker* worker) {
     if (reactor.active() && reactor.poll(0) > 0) continue;
     if (const Nanoseconds next = runtime.timers.next(); next != kNever) {
       runtime.virtual_now = std::max(runtime.virtual_now, next);
-      note_event(worker, Event::kTimer, 0);
+      note_event(worker, TaskEvent::kTimer, 0);
       runtime.timers.fire_due(runtime.virtual_now);
       continue;
     }

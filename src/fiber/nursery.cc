@@ -288,7 +288,7 @@ void cancel_nursery(NurseryCore* core, CancelReason reason) {
   RuntimeCore* runtime = runtime_of(core);
   runtime->cancel_epoch.fetch_add(1, std::memory_order_seq_cst);
   if (ThreadWorker* worker = current_worker(); worker != nullptr) {
-    event(worker, Event::kCancel, core->owner_task == nullptr ? 0 : core->owner_task->id,
+    event(worker, TaskEvent::kCancel, core->owner_task == nullptr ? 0 : core->owner_task->id,
           static_cast<std::uint32_t>(reason));
   }
   Tokens tokens;
@@ -382,7 +382,7 @@ Result<void> close_slow(NurseryCore* core) {
   core->state.store(reason == CancelReason::kNone ? NurseryState::kClosed : NurseryState::kCancelled,
                     std::memory_order_release);
   if (current_worker()->hooks != 0) {
-    event(current_worker(), Event::kScopeEnd, core->owner_task->id);
+    event(current_worker(), TaskEvent::kScopeEnd, core->owner_task->id);
     close_metered(current_worker(), core);
   }
   if (extras != nullptr && extras->failure != nullptr) return error_of(extras->failure);
@@ -455,7 +455,7 @@ void arm_deadline(NurseryCore* core, std::chrono::nanoseconds duration) {
   extras->deadline_timer.fire = [](Timer* timer) {
     auto* nursery = static_cast<NurseryCore*>(timer->context);
     if (ThreadWorker* firing = current_worker(); firing != nullptr) {
-      event(firing, Event::kDeadline, nursery->owner_task->id);
+      event(firing, TaskEvent::kDeadline, nursery->owner_task->id);
     }
     cancel_nursery(nursery, CancelReason::kTimeout);
   };
@@ -464,7 +464,7 @@ void arm_deadline(NurseryCore* core, std::chrono::nanoseconds duration) {
 }
 
 void open_slow(ThreadWorker* worker, NurseryCore* core) {
-  event(worker, Event::kScope, core->owner_task->id);
+  event(worker, TaskEvent::kScope, core->owner_task->id);
   if ((worker->hooks & kHookTrace) != 0) extras_of(core);  // Closing then takes close_slow(), which records it.
   if ((worker->hooks & kHookCore) != 0) {
     worker->fiber->scope = core->outer;
@@ -484,7 +484,7 @@ Result<void> spawn_check(ThreadWorker* worker, NurseryCore* core, TaskRecord* re
     allowed = grant_meter(worker, core, record, grant);
   }
   if (allowed.ok()) {
-    event(worker, Event::kSpawn, record->id);
+    event(worker, TaskEvent::kSpawn, record->id);
     return {};
   }
   if ((worker->hooks & kHookMeter) != 0) refuse_metered(worker);

@@ -27,7 +27,7 @@ void worker_panicked() {
   RuntimeCore* runtime = worker->runtime;
   leave_idle(worker);
   runtime->worker_panics.fetch_add(1, std::memory_order_relaxed);
-  event(worker, Event::kPanic, 0);
+  event(worker, TaskEvent::kPanic, 0);
   if (runtime->deterministic) return;
   Fiber* self = worker->fiber;
   worker->replaced = true;

@@ -360,7 +360,7 @@ Result<void> Runtime::submit(TaskRecord* record, bool wait, const Grant* grant) 
       }
     }
     record->id = (std::uint64_t{0xffff} << 48) | ++core.outside_spawned;
-    outside_event(&core, Event::kSpawn, record->id);
+    outside_event(&core, TaskEvent::kSpawn, record->id);
     if (core.global.size() < core.config.global_queue_size) {
       core.global.push_back(record);
       core.global_count.store(core.global.size(), std::memory_order_seq_cst);

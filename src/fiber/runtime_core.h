@@ -123,7 +123,7 @@ struct RuntimeCore {
 };
 
 // Events in the life of a task, for the deterministic hash and the trace. The comments say what `detail` contains.
-enum class Event : std::uint8_t {
+enum class TaskEvent : std::uint8_t {
   kSpawn,
   kStart,
   kBlock,
@@ -137,17 +137,17 @@ enum class Event : std::uint8_t {
   kScopeEnd,  // This and the following are not part of the hash.
   kPanic,
 };
-inline constexpr Event kFirstUnhashed = Event::kScopeEnd;
+inline constexpr TaskEvent kFirstUnhashed = TaskEvent::kScopeEnd;
 
 // trace.cc
-void note_event(ThreadWorker* worker, Event event, std::uint64_t id, std::uint32_t detail = 0);
-inline void event(ThreadWorker* worker, Event what, std::uint64_t id, std::uint32_t detail = 0) {
+void note_event(ThreadWorker* worker, TaskEvent event, std::uint64_t id, std::uint32_t detail = 0);
+inline void event(ThreadWorker* worker, TaskEvent what, std::uint64_t id, std::uint32_t detail = 0) {
   if (worker->hooks & (kHookTrace | kHookDeterministic)) [[unlikely]]
     note_event(worker, what, id, detail);
 }
 // An event on a thread that is not a thread worker of this runtime. REQUIRES: the runtime traces.
-void note_outside_event(RuntimeCore* runtime, Event event, std::uint64_t id);
-inline void outside_event(RuntimeCore* runtime, Event what, std::uint64_t id) {
+void note_outside_event(RuntimeCore* runtime, TaskEvent event, std::uint64_t id);
+inline void outside_event(RuntimeCore* runtime, TaskEvent what, std::uint64_t id) {
   if (runtime->trace != nullptr) [[unlikely]]
     note_outside_event(runtime, what, id);
 }

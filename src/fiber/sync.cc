@@ -13,7 +13,6 @@
 
 namespace rota::fiber {
 
-// Named one by one, because the runtime has an Event of its own.
 using detail::deadline_of;
 using detail::Nanoseconds;
 using detail::register_current;

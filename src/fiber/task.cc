@@ -47,7 +47,7 @@ void execute(ThreadWorker* worker, TaskRecord* record) {
   TaskRecord* outer = fiber->task;
   fiber->task = record;
   set_state(record, TaskState::kRunning);
-  event(worker, Event::kStart, record->id);
+  event(worker, TaskEvent::kStart, record->id);
   record->act(record, Action::kRun);
   fiber->task = outer;
 }
@@ -125,7 +125,7 @@ void finish_task(ThreadWorker* worker, TaskRecord* record) {
       worker->fiber->task == nullptr) {
     *worker->exceptions = {};
   }
-  event(worker, Event::kComplete, record->id, static_cast<std::uint32_t>(end));
+  event(worker, TaskEvent::kComplete, record->id, static_cast<std::uint32_t>(end));
   // Everything up to here can be repeated if something throws (finish_after_fault); nothing throws from here on.
   Counters& counters = worker->counters;
   (end == TaskState::kCompleted ? counters.completed
@@ -326,7 +326,7 @@ void cancel_task(TaskRecord* record, CancelReason reason) {
   if (!record->cancel.compare_exchange_strong(none, mark, std::memory_order_seq_cst)) return;
   heavy_fence();  // Partner: the light_fence() before finish_task() reads `cancel`.
   if (ThreadWorker* worker = current_worker(); worker != nullptr) {
-    event(worker, Event::kCancel, record->id, static_cast<std::uint32_t>(reason));
+    event(worker, TaskEvent::kCancel, record->id, static_cast<std::uint32_t>(reason));
   }
   // If it is not terminal now, the task cannot leave its nursery before the mark is removed, so the nursery is alive.
   if (!is_terminal(record->state.load(std::memory_order_acquire))) cancel_from_handle(record);

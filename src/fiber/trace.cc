@@ -46,11 +46,11 @@ Trace::Snapshot Trace::read() const {
   return snapshot;
 }
 
-void note_event(ThreadWorker* worker, Event what, std::uint64_t id, std::uint32_t detail) {
+void note_event(ThreadWorker* worker, TaskEvent what, std::uint64_t id, std::uint32_t detail) {
   RuntimeCore& runtime = *worker->runtime;
   if (runtime.fault != nullptr) {
-    if (what == Event::kStart) runtime.fault(worker, FaultPoint::kStart);
-    if (what == Event::kComplete) runtime.fault(worker, FaultPoint::kFinish);
+    if (what == TaskEvent::kStart) runtime.fault(worker, FaultPoint::kStart);
+    if (what == TaskEvent::kComplete) runtime.fault(worker, FaultPoint::kFinish);
   }
   // The hash ignores events that are only recorded while tracing, so that tracing does not change it.
   if (runtime.deterministic && what < kFirstUnhashed) {
@@ -63,14 +63,14 @@ void note_event(ThreadWorker* worker, Event what, std::uint64_t id, std::uint32_
   if (runtime.trace == nullptr) return;
   const Fiber* fiber = worker->fiber;
   const char* waits_for = nullptr;
-  if (what == Event::kBlock) {
+  if (what == TaskEvent::kBlock) {
     const bool yields = fiber->task->state.load(std::memory_order_relaxed) == TaskState::kReady;
     waits_for = yields ? "its next turn" : fiber->waits_for;
   }
   runtime.trace->record(worker->index, {0, runtime.now(), id, fiber, waits_for, detail, 0, what});
 }
 
-void note_outside_event(RuntimeCore* runtime, Event what, std::uint64_t id) {
+void note_outside_event(RuntimeCore* runtime, TaskEvent what, std::uint64_t id) {
   runtime->trace->record(runtime->worker_count, {0, runtime->now(), id, nullptr, nullptr, 0, 0, what});
 }
 

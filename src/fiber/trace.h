@@ -24,9 +24,9 @@ struct TraceEvent {
   std::uint64_t id;       // Of the task; 0 for none.
   const Fiber* fiber;     // The stack on which it happened; null outside. Never dereferenced.
   const char* waits_for;  // For kBlock: what it waits for; a string literal.
-  std::uint32_t detail;   // See Event.
+  std::uint32_t detail;   // See TaskEvent.
   std::uint32_t track;    // The thread worker's index; the number of thread workers for outside.
-  Event what;
+  TaskEvent what;
 };
 
 class Trace {

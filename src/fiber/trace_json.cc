@@ -211,46 +211,46 @@ void write_json(const Trace::Snapshot& snapshot, std::uint32_t tracks, std::ostr
   json.header(snapshot, tracks);
   for (const TraceEvent& event : snapshot.events) {
     switch (event.what) {
-      case Event::kSpawn:
+      case TaskEvent::kSpawn:
         json.event('i', event, "spawn", "task", task_name(event.id));
         slices.cause(event, "spawn");
         break;
-      case Event::kWake:
+      case TaskEvent::kWake:
         json.event('i', event, "wake", "task", task_name(event.id));
         slices.cause(event, "wake");
         break;
-      case Event::kStart:
+      case TaskEvent::kStart:
         slices.start(event);
         break;
-      case Event::kBlock:
+      case TaskEvent::kBlock:
         slices.block(event);
         break;
-      case Event::kComplete: {
+      case TaskEvent::kComplete: {
         const std::string_view outcome = to_string(static_cast<TaskState>(event.detail));
         if (!slices.complete(event, outcome)) {
           json.event('i', event, "end of " + task_name(event.id), "outcome", outcome);
         }
         break;
       }
-      case Event::kScope:
+      case TaskEvent::kScope:
         slices.open_scope(event);
         break;
-      case Event::kScopeEnd:
+      case TaskEvent::kScopeEnd:
         slices.close_scope(event);
         break;
-      case Event::kSteal:
+      case TaskEvent::kSteal:
         json.event('i', event, "steal", "task", task_name(event.id));
         break;
-      case Event::kCancel:
+      case TaskEvent::kCancel:
         json.event('i', event, "cancel", "reason", to_string(static_cast<CancelReason>(event.detail)));
         break;
-      case Event::kDeadline:
+      case TaskEvent::kDeadline:
         json.event('i', event, "deadline", "scope of", task_name(event.id));
         break;
-      case Event::kTimer:
+      case TaskEvent::kTimer:
         json.event('i', event, "clock");
         break;
-      case Event::kPanic:
+      case TaskEvent::kPanic:
         json.event('i', event, "worker panic");
         break;
     }

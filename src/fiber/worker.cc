@@ -143,7 +143,7 @@ Item try_steal(ThreadWorker* worker) {
     if (stolen.item != 0) {
       worker->counters.steals.add(1);
       if (worker->hooks != 0) {
-        event(worker, Event::kSteal,
+        event(worker, TaskEvent::kSteal,
               is_fiber(stolen.item) ? fiber_of(stolen.item)->task->id : record_of(stolen.item)->id);
       }
       return stolen.item;
@@ -443,14 +443,14 @@ WakeReason park(ThreadWorker* worker, Publish publish, void* argument, bool canc
     begin_wait(self->claim, false);
   }
   set_state(task, state);
-  event(worker, Event::kBlock, task->id);
+  event(worker, TaskEvent::kBlock, task->id);
   ParkArguments arguments{self, publish, argument};
   worker->after = commit_park;
   worker->after_argument = &arguments;
   give_way(worker, self);
   self->claim.store(kRunning, std::memory_order_relaxed);
   set_state(task, TaskState::kRunning);
-  event(current_worker(), Event::kStart, task->id);
+  event(current_worker(), TaskEvent::kStart, task->id);
   return self->reason;
 }
 
@@ -459,12 +459,12 @@ void schedule(Fiber* fiber) {
   set_state(fiber->task, TaskState::kReady);
   ThreadWorker* worker = current_worker();
   if (worker != nullptr && worker->runtime == runtime) [[likely]] {
-    event(worker, Event::kWake, fiber->task->id);
+    event(worker, TaskEvent::kWake, fiber->task->id);
     push_or_inject(worker, fiber);
     notify_work(worker);
     return;
   }
-  outside_event(runtime, Event::kWake, fiber->task->id);
+  outside_event(runtime, TaskEvent::kWake, fiber->task->id);
   // Once the fiber is queued, it may run to its end and the runtime may be shut down and destroyed. This thread counts
   // as a child of the root until it has left the runtime. In deterministic mode such a child would look like a task
   // that can never run; there the thread that wakes must know that the runtime stays.
@@ -499,7 +499,7 @@ void yield_slow() {
     if (worker->handoff == 0) return;
   }
   set_state(task, TaskState::kReady);
-  event(worker, Event::kBlock, task->id);
+  event(worker, TaskEvent::kBlock, task->id);
   worker->after = push_back;
   worker->after_argument = self;
   if (is_fiber(worker->handoff)) {
@@ -510,7 +510,7 @@ void yield_slow() {
     switch_fibers(worker, self, loop_fiber(worker));
   }
   set_state(task, TaskState::kRunning);
-  event(current_worker(), Event::kStart, task->id);
+  event(current_worker(), TaskEvent::kStart, task->id);
 }
 
 void detail::push_yielded(ThreadWorker* worker, void* fiber) {

@@ -11,6 +11,7 @@
 namespace {
 
 namespace fleet = rota::fleet;
+namespace model = rota::model;
 using bench::Figures;
 using bench::now_ns;
 

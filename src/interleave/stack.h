@@ -42,7 +42,7 @@ class Stack {
   Entry entry_ = nullptr;
   void* argument_ = nullptr;
   void* fake_stack_ = nullptr;  // AddressSanitizer's.
-  void* tsan_fiber_ = nullptr;
+  [[maybe_unused]] void* tsan_fiber_ = nullptr;
 };
 
 }  // namespace rota::interleave

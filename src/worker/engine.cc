@@ -318,7 +318,11 @@ void Engine::run_attempt(const std::shared_ptr<Attempt>& attempt) {
 std::shared_ptr<Attempt> Engine::end_attempt(const Attempt& attempt, std::vector<Report>* reports) {
   std::shared_ptr<Attempt> newer = table_.take_newer(attempt.id().task);
   const nanoseconds now = fiber::now();
-  std::erase_if(*reports, [&](const Report& report) { return !table_.end(report, now); });
+  std::vector<Report> kept;  // A loop, because the thread-safety analysis does not see the lock inside a lambda.
+  for (Report& report : *reports) {
+    if (table_.end(report, now)) kept.push_back(std::move(report));
+  }
+  *reports = std::move(kept);
   return newer;
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/sync.h"
 #include "rota/fiber/cancel.h"
+#include "rota/fiber/error.h"
 #include "rota/fiber/sync.h"
 #include "rota/fiber/time.h"
 #include "worker/executor.h"

@@ -55,8 +55,8 @@ class ByteStream {
   // A deadline that passed or a cancellation loses no bytes: the next read continues.
   virtual Result<std::size_t> read_some(std::span<char> buffer, Deadline deadline) = 0;
   // Writes everything, or fails: after an error of any kind the stream is unusable for writing, and every further
-  // write_all() and shutdown_write() returns Closed. Waits while the peer does not read and the buffers between are
-  // full. Success means that the bytes are on their way, not that the peer has them.
+  // write_all() and shutdown_write() returns Closed, or the error that broke the stream. Waits while the peer does not
+  // read and the buffers between are full. Success means that the bytes are on their way, not that the peer has them.
   virtual Result<void> write_all(std::string_view bytes, Deadline deadline) = 0;
   // Ends this direction (half-close): the peer reads the remaining bytes and then the end; reading here continues.
   // Idempotent. The task that writes calls it.

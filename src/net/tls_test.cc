@@ -3,6 +3,7 @@
 #include "net/tls.h"
 
 #include <gtest/gtest.h>
+#include <openssl/err.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -473,6 +474,27 @@ TEST(Tls, SecrecyAndIntegrity) {
     const Result<std::size_t> told = h.server->read_some(buffer, {});  // By an alert.
     EXPECT_EQ(told.code(), ErrorCode::kClosed) << text_of(told);
     EXPECT_NE(told.error().message.find("bad record mac"), std::string::npos) << told.error().message;
+  });
+}
+
+// Contract: H-5. What another task left in the thread's error queue does not disturb a stream.
+TEST(Tls, ErrorsOfOthers) {
+  const Contexts both = contexts();
+  const auto leave_error = [] { ERR_raise(ERR_LIB_SSL, SSL_R_BAD_SIGNATURE); };
+  leave_error();
+  with_handshake(*both.client, *both.server, "b", [&](Handshake& h) {
+    ASSERT_TRUE(h.client_end.ok() && h.server_end.ok()) << text_of(h.client_end);
+    char byte = 0;
+    leave_error();
+    EXPECT_EQ(h.client->read_some({&byte, 1}, 1s).code(), ErrorCode::kDeadlineExceeded);
+    leave_error();
+    ASSERT_TRUE(h.server->write_all("x", {}).ok());
+    leave_error();
+    EXPECT_EQ(h.client->read_some({&byte, 1}, {}).value(), 1U);
+    leave_error();
+    ASSERT_TRUE(h.server->shutdown_write({}).ok());
+    leave_error();
+    EXPECT_EQ(h.client->read_some({&byte, 1}, {}).value(), 0U);
   });
 }
 

@@ -12,7 +12,7 @@ namespace rota::fiber::detail {
 
 namespace {
 
-// A task with its fiber, for which parking is a wait for `scheduled`.
+// A task with its fiber, for which parking is a wait until schedule() has set the claim word to Running.
 struct TestTask : Fiber {
   explicit TestTask(NurseryCore* nursery) : record([](TaskRecord*, Action) {}, 0, 0) {
     record.nursery = nursery;
@@ -21,13 +21,12 @@ struct TestTask : Fiber {
     task = &record;
   }
   TaskRecord record;
-  sync::Atomic<int> scheduled{0};
 };
 
 }  // namespace
 
 // What stands in for the runtime.
-void schedule(Fiber* fiber) { static_cast<TestTask*>(fiber)->scheduled.store(1, std::memory_order_release); }
+void schedule(Fiber* fiber) { fiber->claim.store(kRunning, std::memory_order_release); }
 void note_cancellation() {}
 void note_event(ThreadWorker* /*worker*/, TaskEvent /*event*/, std::uint64_t /*id*/, std::uint32_t /*detail*/) {}
 
@@ -81,7 +80,7 @@ struct Tree {
     if (!in_order) begin_wait(task.claim, true);
     WakeReason reason{};
     if (!commit_wait(task.claim, true, reason)) return;
-    while (task.scheduled.load(std::memory_order_acquire) == 0) sync::cpu_pause();
+    while (task.claim.load(std::memory_order_acquire) != kRunning) sync::cpu_pause();
   }
 
   sync::Atomic<std::uint32_t> epoch{1};

@@ -5,9 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdlib>
 
 #include "fiber/budget_pool.cc"
 #include "interleave/interleave.h"
+
+namespace rota::detail {
+void result_misuse(const char* /*what*/) { std::abort(); }
+}  // namespace rota::detail
 
 namespace rota::fiber {
 MeterHold::MeterHold() = default;

@@ -18,7 +18,7 @@ struct ChannelHandle {
   Channel<void*> channel;
 };
 
-struct TokenHandle {
+struct TokenEntry {
   static constexpr Kind kKind = Kind::kToken;
   CancelToken token;
 };
@@ -29,7 +29,7 @@ Result<void> check_limit(int64_t limit) {
 }
 
 Result<void> add_token(CancelToken token, JanusToken* to) {
-  *to = HandleTable::instance().add(Kind::kToken, std::make_shared<TokenHandle>(std::move(token)));
+  *to = HandleTable::instance().add(Kind::kToken, std::make_shared<TokenEntry>(std::move(token)));
   return {};
 }
 
@@ -152,14 +152,14 @@ int janus_token_current(JanusToken* token) {
 
 int janus_token_release(JanusToken token) {
   return guarded([token]() -> Result<void> {
-    ROTA_TRY(c_abi::remove<TokenHandle>(token));
+    ROTA_TRY(c_abi::remove<TokenEntry>(token));
     return {};
   });
 }
 
 int janus_token_cancel(JanusToken token) {
   return guarded([token]() -> Result<void> {
-    ROTA_TRY_ASSIGN(const auto found, c_abi::find<TokenHandle>(token));
+    ROTA_TRY_ASSIGN(const auto found, c_abi::find<TokenEntry>(token));
     found->token.cancel();
     return {};
   });
@@ -168,7 +168,7 @@ int janus_token_cancel(JanusToken token) {
 int janus_token_reason(JanusToken token, int* reason) {
   return guarded([&]() -> Result<void> {
     if (reason == nullptr) return invalid("reason is null");
-    ROTA_TRY_ASSIGN(const auto found, c_abi::find<TokenHandle>(token));
+    ROTA_TRY_ASSIGN(const auto found, c_abi::find<TokenEntry>(token));
     *reason = static_cast<int>(found->token.reason());
     return {};
   });
@@ -176,8 +176,8 @@ int janus_token_reason(JanusToken token, int* reason) {
 
 int janus_token_link(JanusToken token, JanusToken parent) {
   return guarded([&]() -> Result<void> {
-    ROTA_TRY_ASSIGN(const auto child, c_abi::find<TokenHandle>(token));
-    ROTA_TRY_ASSIGN(const auto above, c_abi::find<TokenHandle>(parent));
+    ROTA_TRY_ASSIGN(const auto child, c_abi::find<TokenEntry>(token));
+    ROTA_TRY_ASSIGN(const auto above, c_abi::find<TokenEntry>(parent));
     child->token.link(above->token);
     return {};
   });
@@ -186,7 +186,7 @@ int janus_token_link(JanusToken token, JanusToken parent) {
 int janus_token_on_cancel(JanusToken token, void (*func)(void* arg), void* arg, uint64_t* id) {
   return guarded([&]() -> Result<void> {
     if (func == nullptr) return invalid("func is null");
-    ROTA_TRY_ASSIGN(const auto found, c_abi::find<TokenHandle>(token));
+    ROTA_TRY_ASSIGN(const auto found, c_abi::find<TokenEntry>(token));
     const std::uint64_t added = found->token.on_cancel([func, arg] { func(arg); });
     if (id != nullptr) *id = added;
     return {};
@@ -195,7 +195,7 @@ int janus_token_on_cancel(JanusToken token, void (*func)(void* arg), void* arg, 
 
 int janus_token_off_cancel(JanusToken token, uint64_t id) {
   return guarded([&]() -> Result<void> {
-    ROTA_TRY_ASSIGN(const auto found, c_abi::find<TokenHandle>(token));
+    ROTA_TRY_ASSIGN(const auto found, c_abi::find<TokenEntry>(token));
     if (!found->token.off_cancel(id))
       return Error{ErrorCode::kNotFound, "the call was already made, or there is no such id"};
     return {};

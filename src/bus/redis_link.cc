@@ -16,6 +16,7 @@ constexpr std::size_t kMostFrameBytes = std::size_t{256} << 10;
 constexpr std::size_t kMostRetired = 16;
 constexpr std::size_t kMostNotices = 8;
 constexpr Link::Time kRequestAgain = std::chrono::milliseconds(500);
+constexpr Link::Time kResendAgain = std::chrono::milliseconds(100);  // What a hostile peer can cause is bounded.
 constexpr Link::Time kMostProbePause = std::chrono::minutes(1);
 constexpr std::uint64_t kMostGeneration = std::uint64_t{1} << 62;  // What an honest peer can have read.
 
@@ -211,11 +212,15 @@ void Link::begin_generation(StreamId opened) {
 
 void Link::new_ids_from(std::uint64_t number) {
   if (!generation_) return;  // They get new ids when the generation begins.
+  bool first = true;
   for (Entry& entry : entries_) {
     if (entry.last() < number) continue;
     entry.id = next_id();
     entry.attempted = false;
     set_written(entry, false);
+    // The other end has everything before the first one, and the copies under old ids are of no use any more.
+    if (std::exchange(first, false)) written_trim_ = std::max(written_trim_, entry.id);
+    ++written_trimmable_;
   }
 }
 
@@ -312,7 +317,10 @@ Link::Received Link::receive(StreamId id, Frame frame, Time now) {
       result.refused = *refused;
     }
     peer_acknowledged(frame.acknowledged, now);
-    if (frame.resend_from != 0) new_ids_from(frame.resend_from);
+    if (frame.resend_from != 0 && now - resent_at_ >= kResendAgain) {
+      resent_at_ = now;
+      new_ids_from(frame.resend_from);
+    }
     if (frame.probe) empty_wanted_ = true;
   }
   accept(frame, result);

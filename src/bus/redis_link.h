@@ -239,6 +239,7 @@ class Link {
   bool reopen_ = false;            // One of the results makes a new generation necessary.
   StreamId written_trim_{};
   std::size_t written_trimmable_ = 0;
+  Time resent_at_ = std::chrono::seconds(-1);
   Time probe_at_ = Time::max();
   Time probe_pause_{};
 

@@ -34,6 +34,7 @@
 #include <string>
 
 #include "bus/bus.h"
+#include "net/redis_connection.h"
 #include "net/redis_url.h"
 #include "net/stream.h"
 #include "rota/fiber/nursery.h"
@@ -43,6 +44,7 @@ namespace rota::bus {
 
 struct RedisBusOptions {
   net::RedisUrl url{};
+  net::RedisConnectOptions::Secure secure{};  // For rediss://.
   // Fleets that share a Redis have different prefixes: 1 to 64 of A-Z a-z 0-9 . _ -
   std::string prefix = "rota";
   // Distinguishes this process from every other one that ever had this role; a worker's incarnation is suitable. 0:

@@ -329,7 +329,6 @@ Result<RunEnd> Session::run() {
   options.policy = setup_.policy;
   options.ends_with_host = [](const model::WorkerSpec&) { return true; };
   options.await_workers = setup_.workers.size();
-  options.wall_ns = begin_wall_ns_;
 
   RunEnd end;
   end.logs = logs_;

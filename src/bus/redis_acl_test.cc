@@ -1,12 +1,17 @@
 // The rights of a worker's user in Redis (H-5), and what an account that is refused looks like.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "base/log.h"
 #include "bus/redis_bus.h"
 #include "bus/redis_names.h"
 #include "bus/redis_testing.h"
+#include "net/tls.h"
+#include "net/tls_testing.h"
 
 namespace rota::bus {
 namespace {
@@ -135,6 +140,36 @@ TEST(RedisAcl, UnixSocket) {
     auto worker = RedisWorkerEnd::open(net::real_network(), quick_options(url), "w", nursery).value();
     ASSERT_TRUE(worker->await_connected(kSoon).ok());
     exchange_messages(*host, *worker, "w", 0, 10);
+  });
+}
+
+// Contract: H-5. TLS to Redis: the server's certificate is checked, and a server with another CA is refused at once.
+TEST(RedisAcl, Tls) {
+  const net::testing::TestCa ca("the CA");
+  const net::testing::Identity identity = ca.issue();
+  std::string directory = (std::filesystem::temp_directory_path() / "rota-tls-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(directory.data()), nullptr);
+  std::ofstream(directory + "/ca.pem") << ca.pem();
+  std::ofstream(directory + "/server.pem") << identity.certificate;
+  std::ofstream(directory + "/key.pem") << identity.key;
+  const std::uint16_t port = RedisServer::free_port();
+  RedisServer server({"--tls-port", std::to_string(port), "--tls-cert-file", directory + "/server.pem",
+                      "--tls-key-file", directory + "/key.pem", "--tls-ca-cert-file", directory + "/ca.pem",
+                      "--tls-auth-clients", "no"});
+  std::filesystem::remove_all(directory);
+  in_runtime([&](fiber::Nursery& nursery) {
+    const net::RedisUrl url = net::RedisUrl::parse("rediss://127.0.0.1:" + std::to_string(port)).value();
+    RedisBusOptions options = quick_options(url);
+    options.connect_within = 5s;
+    options.tls = net::TlsContext::client({.ca = ca.source()}).value();
+    auto host = RedisHostEnd::open(net::real_network(), options, nursery).value();
+    auto worker = RedisWorkerEnd::open(net::real_network(), options, "w", nursery).value();
+    ASSERT_TRUE(worker->await_connected(kSoon).ok()) << worker->status().error().message;
+    exchange_messages(*host, *worker, "w", 0, 100);
+    const net::testing::TestCa stranger("another CA");
+    options.tls = net::TlsContext::client({.ca = stranger.source()}).value();
+    auto refused = RedisWorkerEnd::open(net::real_network(), options, "v", nursery).value();
+    EXPECT_EQ(refused->await_connected(kSoon).code(), ErrorCode::kUnauthenticated);
   });
 }
 

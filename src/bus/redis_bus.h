@@ -44,7 +44,7 @@ namespace rota::bus {
 
 struct RedisBusOptions {
   net::RedisUrl url{};
-  net::RedisConnectOptions::Secure secure{};  // For rediss://.
+  std::shared_ptr<const net::TlsContext> tls{};  // For rediss://.
   // Fleets that share a Redis have different prefixes: 1 to 64 of A-Z a-z 0-9 . _ -
   std::string prefix = "rota";
   // Distinguishes this process from every other one that ever had this role; a worker's incarnation is suitable. 0:

@@ -80,7 +80,7 @@ struct RedisHostEnd::Core : std::enable_shared_from_this<RedisHostEnd::Core> {
         opened_at(fiber::now()) {
     net::RedisClientOptions client_options;
     client_options.connect.within = session.options().connect_within;
-    client_options.connect.secure = session.options().secure;
+    client_options.connect.tls = session.options().tls;
     client_options.reply_within = session.options().reply_within;
     client_options.retry_after = session.options().retry_after;
     client_options.retry_most = session.options().retry_most;
@@ -235,8 +235,9 @@ void RedisHostEnd::Core::write() {
       auto opened = session.connect(RedisSession::kWriter, backoff);
       if (!opened.ok()) return;
       connection = std::move(*opened);
-      session.note_works(RedisSession::kWriter);
       const sync::MutexLock lock(mutex);
+      wake_readers = true;  // Shows whether writing works.
+      work.set();
       for (const auto& [name, peer] : peers) {
         peer->link.connection_lost();
         peer->link.greet();

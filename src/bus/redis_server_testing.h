@@ -112,7 +112,6 @@ class RedisServer {
   [[nodiscard]] std::string socket_path() const { return directory_ + "/redis.sock"; }
   [[nodiscard]] std::uint16_t port() const { return port_; }
 
- private:
   static std::uint16_t free_port() {
     const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address{};
@@ -125,6 +124,7 @@ class RedisServer {
     return ntohs(address.sin_port);
   }
 
+ private:
   std::vector<std::string> options_;
   std::string directory_;
   std::uint16_t port_ = 0;

@@ -63,7 +63,7 @@ Result<std::unique_ptr<net::RedisConnection>> RedisSession::connect(Line line, n
     if (is_closed()) return ErrorCode::kClosed;
     net::RedisConnectOptions connect_options;
     connect_options.within = options_.connect_within;
-    connect_options.secure = options_.secure;
+    connect_options.tls = options_.tls;
     auto connection = net::RedisConnection::open(network_, options_.url, connect_options);
     if (connection.ok() || connection.code() == ErrorCode::kCancelled) return connection;
     note_broken(line, connection.error());

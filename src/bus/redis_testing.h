@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "bus/redis_bus.h"
 #include "bus/redis_names.h"
 #include "bus/redis_server_testing.h"
@@ -91,6 +92,7 @@ inline net::RespValue command(const net::RedisUrl& url, const std::vector<std::s
 // Runs a test in a task, with a nursery for the ends of the bus.
 template <class Body>
 void in_runtime(Body&& body) {
+  const LogCapture quiet(LogLevel::kWarn);
   fiber::Runtime runtime({.worker_count = 3});
   runtime.run([&] { fiber::with_scope([&](fiber::Nursery& nursery) { body(nursery); }); });
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/json_text.h"
+#include "net/tls.h"
 #include "rota/fiber/time.h"
 
 namespace rota::net {
@@ -11,6 +12,13 @@ namespace rota::net {
 namespace {
 
 constexpr std::size_t kBufferBytes = 64 * 1024;
+
+Result<std::unique_ptr<ByteStream>> encrypt(std::unique_ptr<ByteStream> stream, const TlsContext& context,
+                                            const std::string& host, Deadline deadline) {
+  ROTA_TRY_ASSIGN(std::unique_ptr<TlsStream> tls, TlsStream::client(std::move(stream), context, host));
+  ROTA_TRY(tls->handshake(deadline));
+  return std::unique_ptr<ByteStream>(std::move(tls));
+}
 
 std::string_view code_word(std::string_view text) { return text.substr(0, text.find(' ')); }
 
@@ -68,16 +76,19 @@ Result<std::unique_ptr<RedisConnection>> RedisConnection::open(Network& network,
   const Deadline deadline = Deadline::after(options.within);
   Result<std::unique_ptr<ByteStream>> stream = network.connect(url.endpoint, deadline);
   if (stream.ok() && url.tls) {
-    if (!options.secure) {
-      return Error{ErrorCode::kUnsupported, address + ": TLS is not configured for this connection; use redis://"};
+    if (options.tls == nullptr) {
+      return Error{ErrorCode::kUnsupported,
+                   "cannot connect to Redis at " + address + ": TLS needs the certificate of the CA; give it"};
     }
-    stream = options.secure(std::move(*stream), url.endpoint.host, deadline);
+    stream = encrypt(std::move(*stream), *options.tls, url.endpoint.host, deadline);
   }
   if (!stream.ok()) {
     if (stream.code() == ErrorCode::kCancelled) return ErrorCode::kCancelled;
-    // Anything else says that the server cannot be reached, or not as it should be; both may end by themselves.
-    return Error{ErrorCode::kUnavailable, "cannot connect to Redis at " + address + ": " + stream.error().message +
-                                              ". Check that it runs there and accepts connections"};
+    // A certificate that is refused does not mend itself; anything else may.
+    const bool lasting = stream.code() == ErrorCode::kUnauthenticated || stream.code() == ErrorCode::kUnsupported;
+    return Error{lasting ? stream.code() : ErrorCode::kUnavailable,
+                 "cannot connect to Redis at " + address + ": " + stream.error().message +
+                     ". Check that it runs there and accepts connections"};
   }
   std::unique_ptr<RedisConnection> connection(
       new RedisConnection(std::move(*stream), address, options.limits));  // NOLINT: the constructor is private.

@@ -11,7 +11,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,13 +23,12 @@
 
 namespace rota::net {
 
+class TlsContext;
+
 struct RedisConnectOptions {
   std::chrono::nanoseconds within = std::chrono::seconds(5);  // To connect, to authenticate and to select the database.
   RespReader::Limits limits{};
-  // Turns a connected stream into a TLS stream whose peer is verified as `host`; null: rediss:// is Unsupported.
-  using Secure = std::function<Result<std::unique_ptr<ByteStream>>(std::unique_ptr<ByteStream> stream,
-                                                                   const std::string& host, Deadline deadline)>;
-  Secure secure{};
+  std::shared_ptr<const TlsContext> tls{};  // A client's, for rediss://; null: rediss:// is Unsupported.
 };
 
 class RedisConnection {

@@ -21,6 +21,10 @@ std::span<const Work> rota_ledger_works();
 std::span<const Work> rota_fleet_works();
 std::span<const Work> rota_run_works();
 std::span<const Work> rota_host_works();
+std::span<const Work> rota_redis_works();
+
+// A worker process of the rows over Redis: `rota redis_worker URL NAME`. Runs until it is killed.
+int redis_worker(const char* url, const char* name);
 
 // `open`, or `service` for the metered rows (P-15). Set by main before any work.
 inline fiber::Profile profile = fiber::Profile::kOpen;

@@ -12,8 +12,8 @@
 #include "common/disk.h"
 #include "fleet/event.h"
 #include "host/host.h"
+#include "host_specs.h"
 #include "ledger/disk_ledger.h"
-#include "model/workflow_spec.h"
 #include "rota.h"
 #include "rota/worker.h"
 
@@ -26,7 +26,6 @@ using bench::Figures;
 using ledger::Durability;
 
 constexpr std::array kDurabilities = {Durability::kFull, Durability::kRelaxed};
-constexpr std::uint32_t kWidth = 100;  // Of a layer.
 
 // Counts what ends.
 struct Watcher final : rota::host::HostObserver {
@@ -114,53 +113,6 @@ class Fleet {
   bench::fiber::Task<rota::Result<void>> hosting_, working_;
 };
 
-model::WorkflowSpec empty_spec() {
-  model::WorkflowSpec spec;
-  spec.name = "bench";
-  spec.user = "bench";
-  spec.templates.emplace_back();
-  spec.templates.back().spec.type = "noop";
-  return spec;
-}
-
-model::WorkflowSpec flat(std::uint64_t count) {
-  model::WorkflowSpec spec = empty_spec();
-  model::Stage& stage = spec.stages.emplace_back();
-  stage.name = "flat";
-  for (std::uint64_t i = 0; i < count; ++i) stage.items.push_back("{\"i\":" + std::to_string(i) + "}");
-  return spec;
-}
-
-// Stages of one task each, task i behind needs(i).
-template <typename Needs>
-model::WorkflowSpec of_stages(std::uint64_t count, const Needs& needs) {
-  model::WorkflowSpec spec = empty_spec();
-  for (std::uint64_t i = 0; i < count; ++i) {
-    model::Stage& stage = spec.stages.emplace_back();
-    stage.name = "s" + std::to_string(i);
-    stage.needs = needs(static_cast<std::uint32_t>(i));
-  }
-  return spec;
-}
-
-model::WorkflowSpec chain(std::uint64_t count) {
-  return of_stages(
-      count, [](std::uint32_t i) { return i == 0 ? std::vector<std::uint32_t>{} : std::vector<std::uint32_t>{i - 1}; });
-}
-
-// Each task behind three of the layer before.
-model::WorkflowSpec layers(std::uint64_t count) {
-  return of_stages(count, [](std::uint32_t i) {
-    std::vector<std::uint32_t> needs;
-    if (i < kWidth) return needs;
-    const std::uint32_t above = (i / kWidth - 1) * kWidth;
-    for (const std::uint32_t step : {0U, 1U, 7U}) {
-      needs.push_back(above + (i % kWidth + step) % kWidth);
-    }
-    return needs;
-  });
-}
-
 template <typename Body>
 double with_fleet(unsigned threads, Durability durability, const Body& body) {
   const bench::Scratch scratch;
@@ -192,18 +144,18 @@ Figures run_spec(unsigned threads, const model::WorkflowSpec& spec, std::uint64_
   return figures;
 }
 
-Figures run_flat(unsigned threads, std::uint64_t count) { return run_spec(threads, flat(count), count); }
-Figures run_chain(unsigned threads, std::uint64_t count) { return run_spec(threads, chain(count), count); }
+Figures run_flat(unsigned threads, std::uint64_t count) { return run_spec(threads, bench::flat_spec(count), count); }
+Figures run_chain(unsigned threads, std::uint64_t count) { return run_spec(threads, bench::chain_spec(count), count); }
 Figures run_layers(unsigned threads, std::uint64_t count) {
-  count -= count % kWidth;
-  return run_spec(threads, layers(count), count);
+  count -= count % bench::kLayerWidth;
+  return run_spec(threads, bench::layers_spec(count), count);
 }
 
 // Microseconds from the submission of one task to its handler's first instruction, nothing else being there; half of
 // all are shorter.
 Figures run_start(unsigned threads, std::uint64_t count) {
   Figures figures;
-  const model::WorkflowSpec spec = flat(1);
+  const model::WorkflowSpec spec = bench::flat_spec(1);
   for (const Durability durability : kDurabilities) {
     figures.push_back(with_fleet(threads, durability, [&](Fleet& fleet) {
       fleet.run(spec);

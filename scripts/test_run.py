@@ -261,6 +261,7 @@ SUITES = {
     "tests/consumer": scripts_in("tests/consumer"),
     "tests/flow": scripts_in("tests/flow", "m3", "story"),
     "tests/cli": scripts_in("tests/cli", "rota"),
+    "tests/fleet": scripts_in("tests/fleet", "rota", "squares"),
     "bench": bench,
     "clang": clang,
     "sanitizers": sanitizers,

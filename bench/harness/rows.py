@@ -115,6 +115,7 @@ NO_YAML = {
     "parallel": "reads no such file",
     "xargs": "reads no such file",
 }
+ONLY_REDIS = {"dask": "it has connections of its own between its processes", "dask_threads": "it is one process"}
 NO_LAYERS = {"celery": "its canvas has chains and chords, no graph"}
 
 COMMAND = {"metered": False, "limits": ("bare_spawn",), "group": "command"}
@@ -202,6 +203,12 @@ WORKS = (
     Work("host_start", "P-13", "one task at a time: submitted to its first instruction; median, durable and relaxed",
          (Figure("host_start", "us", {2: "300"}), Figure("host_start_relaxed", "us", {2: "30"})), 500, {},
          sizes={"dask": 100, "celery": 100}, quick_size=200, **(HOST | {"limits": ("bare_disk",)})),
+    Work("redis_flat", "P-14", "10,000 tasks that do nothing, over Redis to two worker processes; time a task, durable",
+         (Figure("redis_flat", "us", {2: "20"}),), 10_000, ONLY_REDIS, quick_size=2_000, sizes={"celery": 1_000}, **HOST),
+    Work("redis_chain", "P-14", "1,000 tasks over Redis, each behind the one before; time a task, durable",
+         (Figure("redis_chain", "us", {2: "500"}),), 1_000, ONLY_REDIS, quick_size=200, sizes={"celery": 100}, **HOST),
+    Work("redis_round_trip", "P-14", "one task at a time over Redis: submitted until its end is durable; median",
+         (Figure("redis_round_trip", "us", {2: "300"}),), 500, ONLY_REDIS, quick_size=200, sizes={"celery": 100}, **HOST),
     *(Work(f"brain_{name}", "P-10", what + "; time a decision: mean, p50, p99",
            (Figure(f"brain_{name}", "ns", {1: mean} if mean else {}), Figure(f"brain_{name}_p50", "ns"),
             Figure(f"brain_{name}_p99", "ns", {1: p99} if p99 else {})), size, {}, quick_size=100_000, **FLEET)

@@ -8,7 +8,7 @@
 //     }
 //     return R"({"width": 640})";                          // JSON
 //   }).value();
-//   worker.run(bus).value();                                // in a task, until the bus closes or stop()
+//   worker.join({.redis = "redis://10.0.0.7"}).value();     // in a task, until stop()
 //
 // A handler runs as a task of the fiber runtime: it may wait, spawn and open nurseries. The string that it returns is
 // the task's result; an exception that it throws is the task's failure, with what() as its message. When the host
@@ -73,6 +73,12 @@ struct WorkerOptions {
   std::optional<std::int64_t> wall_ns{};  // Wall time when run() starts; none: the system's.
 };
 
+// The fleet that a worker joins.
+struct JoinOptions {
+  std::string redis{};          // redis://[user[:password]@]host[:port][/database], rediss:// for TLS.
+  std::string prefix = "rota";  // Of the keys in Redis: that of the host.
+};
+
 enum class StopReason : std::uint8_t { kNone, kCancelled, kPreempted };
 
 class TaskContext {
@@ -121,9 +127,16 @@ class Worker {
   // task is cancelled, running tasks are cancelled and programs are killed, and the result is Cancelled.
   // FailedPrecondition if the worker ran before.
   Result<void> run(bus::WorkerEnd& bus);
+  // Joins a fleet: connects to the Redis server that its host uses, and serves as run() does. While Redis or the host
+  // cannot be reached, running tasks continue, and their ends are reported later. Closed, with the reason, if the host
+  // does not accept this worker, or if another process joined under the same name.
+  Result<void> join(const JoinOptions& options);
+
   // Tells the host that this worker leaves. Tasks that have not started are given back to the host; tasks that run may
   // end.
   void stop();
+  // As stop(); tasks that run are told to stop, as for a preemption, and are given back to the host.
+  void stop_tasks();
 
   // As it registers, with its resources and handlers.
   [[nodiscard]] const model::WorkerSpec& spec() const;

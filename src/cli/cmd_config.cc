@@ -1,24 +1,33 @@
 // `rota config`: every setting with its value and where that comes from (H-4).
+#include <memory>
+#include <string>
+
 #include "base/settings.h"
+#include "cli/daemon.h"
 #include "cli/output.h"
 #include "cli/subcommands.h"
+#include "host/host_settings.h"
 #include "host/policy_settings.h"
 
 namespace rota::cli {
 
 Subcommand config_subcommand() {
-  return {.name = "config",
-          .meaning = "Print every setting with its value and the source of that value",
-          .json = "print one JSON object",
-          .examples = {"rota config", "rota config --json"},
-          .run = [](Output& output) -> Result<int> {
-            SettingsTable table;
-            const host::PolicySettings rows(table);
-            const SettingsLoad load = load_settings(table, {.environment = current_environment()});
-            ROTA_TRY(load.status());
-            output.settings(load.settings);
-            return 0;
-          }};
+  auto file = std::make_shared<std::string>();
+  return {
+      .name = "config",
+      .meaning = "Print every setting with its value and the source of that value",
+      .options = {text("--config", "FILE", file.get(), "the settings file of a host; the environment comes before it")},
+      .json = "print one JSON object",
+      .examples = {"rota config", "rota config --json"},
+      .run = [file](Output& output) -> Result<int> {
+        SettingsTable table;
+        const host::HostSettings host(table);
+        const host::PolicySettings policy(table);
+        const LogSettings log(table);
+        ROTA_TRY_ASSIGN(const Settings settings, load_all(table, {}, *file));
+        output.settings(settings);
+        return 0;
+      }};
 }
 
 }  // namespace rota::cli

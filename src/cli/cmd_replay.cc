@@ -1,12 +1,15 @@
 // `rota replay [WHERE]`: verifies a log, and shows what another policy would have done.
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "cli/log_source.h"
 #include "cli/output.h"
 #include "cli/places.h"
 #include "cli/replay.h"
 #include "cli/subcommands.h"
+#include "fleet/text.h"
 
 namespace rota::cli {
 
@@ -20,6 +23,26 @@ Result<Replay> replay(const ReplayOptions& options, Output& output) {
   return replay_log(place, options, changes, output.shows_progress());
 }
 
+Result<int> print_records(const std::string& where, Output& output) {
+  std::string note;
+  ROTA_TRY_ASSIGN(const Place place, find_place(where, &note));
+  output.note(note);
+  ROTA_TRY_ASSIGN(const std::unique_ptr<LogSource> log, LogSource::open(place.log));
+  ROTA_TRY(log->begin());
+  for (;;) {
+    ROTA_TRY_ASSIGN(const fleet::Record* record, log->next());
+    if (record == nullptr) return 0;
+    std::string line = "{\"record\":" + std::to_string(record->index) +
+                       ",\"term\":" + std::to_string(record->term.value()) +
+                       ",\"wall_ns\":" + std::to_string(record->wall_ns) +
+                       ",\"command\":" + fleet::to_json(record->command) + ",\"events\":[";
+    for (std::size_t i = 0; i < record->events.size(); ++i) {
+      line += (i == 0 ? "" : ",") + fleet::to_json(record->events[i]);
+    }
+    output.document(line + "]}\n");
+  }
+}
+
 }  // namespace
 
 Subcommand replay_subcommand() {
@@ -31,6 +54,8 @@ Subcommand replay_subcommand() {
       .options = {texts("--policy", "POLICY", &options->policies,
                         "compute what would have happened with these policy fields changed: "
                         "mode=static_worker,lambda_other=0.2; may be given several times"),
+                  flag("--records", &options->records,
+                       "print the log instead: one JSON object per record, with its command and its events"),
                   flag("--no-verify", &options->no_verify,
                        "accept the decisions of the log as they are: for a log of another version of Rota")},
       .json = "print one JSON object",
@@ -42,6 +67,7 @@ Subcommand replay_subcommand() {
       .examples = {"rota replay nightly.yaml                               # verify the log of its runs",
                    "rota replay nightly.yaml --policy mode=static_worker   # and compare with that mode"},
       .run = [options](Output& output) -> Result<int> {
+        if (options->records) return print_records(options->where, output);
         const Result<Replay> result = replay(*options, output);
         if (!result.ok()) {
           output.replay_failed(result.error());

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,27 @@ struct LogOwner {
   model::TaskId task{};
   std::string name{};
   model::AttemptNumber attempt{};  // None: the task has had no attempt.
+};
+
+// `rota submit`.
+struct Submission {
+  model::WorkflowId workflow{};
+  std::uint64_t index = 0;                  // The log reflects it from this record on.
+  bool repeated = false;                    // The same key was submitted before.
+  bool throttle = false;                    // The host asks its clients to slow down.
+  std::vector<std::string> warnings{};      // Stages that no worker can run now.
+  std::optional<fleet::Outcome> outcome{};  // If its end was waited for.
+};
+
+// `rota workers`.
+struct WorkerLine {
+  std::string name{};
+  std::string status{};
+  std::string resources{};
+  std::string zone{};
+  std::int64_t cost_microdollars_per_hour = 0;
+  std::size_t tasks = 0;   // Running there.
+  std::size_t queued = 0;  // Waiting there for room.
 };
 
 class Output {
@@ -67,6 +89,10 @@ class Output {
   // The log does not verify, or cannot be read. The error goes to standard error in any case.
   virtual void replay_failed(const Error& error) { (void)error; }
   virtual void trace_written(const std::string& path, std::size_t slices) = 0;
+  virtual void submitted(const Submission& submission) = 0;
+  // A control of a workflow or task was accepted: "cancel", "wf-3".
+  virtual void controlled(const std::string& action, const std::string& what, std::uint64_t index) = 0;
+  virtual void workers(const std::vector<WorkerLine>& workers) = 0;
   // A completion script or a page: printed as it is.
   void document(std::string_view text) { print(text); }
 

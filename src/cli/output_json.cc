@@ -177,6 +177,42 @@ void JsonOutput::log_fact(const LogOwner& owner, std::string_view key, std::stri
   }));
 }
 
+void JsonOutput::submitted(const Submission& submission) {
+  print_line(object([&](JsonWriter& json) {
+    json.field("workflow", submission.workflow.to_string()).field("record", submission.index);
+    if (submission.repeated) json.field("repeated", true);
+    if (submission.throttle) json.field("throttle", true);
+    if (submission.outcome) json.field("outcome", to_string(*submission.outcome));
+    if (submission.warnings.empty()) return;
+    json.key("warnings").begin_array();
+    for (const std::string& warning : submission.warnings) json.value(warning);
+    json.end_array();
+  }));
+}
+
+void JsonOutput::controlled(const std::string& action, const std::string& what, std::uint64_t index) {
+  print_line(
+      object([&](JsonWriter& json) { json.field("action", action).field("what", what).field("record", index); }));
+}
+
+void JsonOutput::workers(const std::vector<WorkerLine>& workers) {
+  print_line(object([&](JsonWriter& json) {
+    json.key("workers").begin_array();
+    for (const WorkerLine& worker : workers) {
+      json.begin_object()
+          .field("name", worker.name)
+          .field("state", worker.status)
+          .field("running", worker.tasks)
+          .field("queued", worker.queued)
+          .field("cost_microdollars_per_hour", worker.cost_microdollars_per_hour)
+          .field("zone", worker.zone)
+          .field("resources", worker.resources)
+          .end_object();
+    }
+    json.end_array();
+  }));
+}
+
 void JsonOutput::log_line(const LogOwner& owner, std::string_view line) { log_fact(owner, "line", line); }
 
 void JsonOutput::log_path(const LogOwner& owner, const std::string& path) { log_fact(owner, "path", path); }

@@ -19,6 +19,9 @@ class JsonOutput final : public Output {
   void replay(const Replay& replay) override;
   void replay_failed(const Error& error) override;
   void trace_written(const std::string& path, std::size_t slices) override;
+  void submitted(const Submission& submission) override;
+  void controlled(const std::string& action, const std::string& what, std::uint64_t index) override;
+  void workers(const std::vector<WorkerLine>& workers) override;
   [[nodiscard]] bool shows_raw_logs() const override { return false; }
   void log_line(const LogOwner& owner, std::string_view line) override;
   void log_path(const LogOwner& owner, const std::string& path) override;

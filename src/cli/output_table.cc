@@ -146,6 +146,33 @@ void TableOutput::trace_written(const std::string& path, std::size_t slices) {
   print_line(path + ": " + counted(slices, "slice") + ". Open it at https://ui.perfetto.dev");
 }
 
+void TableOutput::submitted(const Submission& submission) {
+  const std::string id = submission.workflow.to_string();
+  if (submission.outcome) {
+    print_line(id + ": " + std::string(to_string(*submission.outcome)));
+  } else {
+    print_line(submission.repeated ? id + ": submitted before with this key" : id + ": accepted");
+  }
+  for (const std::string& warning : submission.warnings) note(id + ": " + warning);
+  if (submission.throttle) note("the host is more than half full; submit more slowly");
+}
+
+void TableOutput::controlled(const std::string& action, const std::string& what, std::uint64_t /*index*/) {
+  print_line(what + ": " + action + " accepted");
+}
+
+void TableOutput::workers(const std::vector<WorkerLine>& workers) {
+  Table table;
+  table.row({"worker", "state", "running", "queued", "$/h", "zone", "resources"});
+  for (const WorkerLine& worker : workers) {
+    char cost[32];
+    std::snprintf(cost, sizeof cost, "%.2f", static_cast<double>(worker.cost_microdollars_per_hour) / 1e6);
+    table.row({printable(worker.name, 60), worker.status, std::to_string(worker.tasks), std::to_string(worker.queued),
+               cost, worker.zone.empty() ? "-" : printable(worker.zone, 30), worker.resources});
+  }
+  print(table.text());
+}
+
 void TableOutput::log_line(const LogOwner& owner, std::string_view line) {
   print_line(owner.name + " | " + std::string(line));
 }

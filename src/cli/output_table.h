@@ -19,6 +19,9 @@ class TableOutput : public Output {
   void explanation(const fleet::Explanation& explanation) override;
   void replay(const Replay& replay) override;
   void trace_written(const std::string& path, std::size_t slices) override;
+  void submitted(const Submission& submission) override;
+  void controlled(const std::string& action, const std::string& what, std::uint64_t index) override;
+  void workers(const std::vector<WorkerLine>& workers) override;
   void log_line(const LogOwner& owner, std::string_view line) override;
   void log_path(const LogOwner& owner, const std::string& path) override;
   void log_note(const LogOwner& owner, const std::string& text) override;
@@ -46,6 +49,8 @@ class QuietOutput final : public TableOutput {
   void explanation(const fleet::Explanation& explanation) override { print_line(explanation.sentence); }
   void replay(const Replay& /*replay*/) override {}
   void trace_written(const std::string& /*path*/, std::size_t /*slices*/) override {}
+  void submitted(const Submission& submission) override { print_line(submission.workflow.to_string()); }
+  void controlled(const std::string& /*action*/, const std::string& /*what*/, std::uint64_t /*index*/) override {}
   void log_note(const LogOwner& /*owner*/, const std::string& /*text*/) override {}
   [[nodiscard]] std::unique_ptr<RunView> run_view() override { return make_quiet_view(); }
   void run_ended(const RunSummary& /*summary*/) override {}

@@ -18,6 +18,7 @@ struct ReplayOptions {
   std::string where{};
   std::vector<std::string> policies{};  // Each as in policy_text.h.
   bool no_verify = false;               // Apply the events of the log instead of deciding again.
+  bool records = false;                 // Print the records instead of replaying them.
 };
 
 // What happened, or would have happened under a policy.

@@ -327,9 +327,8 @@ Result<RunEnd> Session::run() {
   told_file_ = setup_.state + "/told";
   host::HostOptions options;
   options.policy = setup_.policy;
-  options.workers_end_with_host = true;
+  options.ends_with_host = [](const model::WorkerSpec&) { return true; };
   options.await_workers = setup_.workers.size();
-  options.compact = false;  // `rota explain` and `rota replay` need the whole log.
 
   RunEnd end;
   end.logs = logs_;

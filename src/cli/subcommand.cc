@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
+#include <filesystem>
 
 #include "base/json_text.h"
 #include "base/nearest.h"
@@ -125,6 +127,16 @@ Option workflow_file(std::string* to) { return required(positional("FILE", to, "
 Option where(std::string* to) {
   return positional("WHERE", to,
                     "a workflow file, a state folder, or a folder that contains .rota/; default: the current folder");
+}
+
+Option host_state(std::string* to) {
+  return text("--state", "DIR", to, "the state folder of the host; default: $ROTA_HOST_STATE, or .rota/host");
+}
+
+std::string host_state_of(const std::string& given) {
+  const char* named = std::getenv("ROTA_HOST_STATE");  // NOLINT(concurrency-mt-unsafe): no thread was started yet.
+  const std::string state = !given.empty() ? given : named != nullptr && *named != '\0' ? named : ".rota/host";
+  return std::filesystem::absolute(state).lexically_normal().string();
 }
 
 Option choice_option(std::string_view names, std::vector<std::string> choices, std::function<void(std::size_t)> choose,

@@ -87,6 +87,10 @@ struct Subcommand {
 // The optional WHERE of the subcommands that read a run (places.h).
 [[nodiscard]] Option where(std::string* to);
 
+// The --state of the subcommands that reach a running host, and the folder that it means: an absolute path.
+[[nodiscard]] Option host_state(std::string* to);
+[[nodiscard]] std::string host_state_of(const std::string& given);
+
 // One of several names, each of which stands for a value.
 [[nodiscard]] Option choice_option(std::string_view names, std::vector<std::string> choices,
                                    std::function<void(std::size_t)> choose, std::string meaning);

@@ -8,6 +8,14 @@
 namespace rota::cli {
 
 [[nodiscard]] Subcommand run_subcommand();
+[[nodiscard]] Subcommand host_subcommand();
+[[nodiscard]] Subcommand worker_subcommand();
+[[nodiscard]] Subcommand submit_subcommand();
+[[nodiscard]] Subcommand pause_subcommand();
+[[nodiscard]] Subcommand resume_subcommand();
+[[nodiscard]] Subcommand cancel_subcommand();
+[[nodiscard]] Subcommand retry_subcommand();
+[[nodiscard]] Subcommand workers_subcommand();
 [[nodiscard]] Subcommand validate_subcommand();
 [[nodiscard]] Subcommand graph_subcommand();
 [[nodiscard]] Subcommand status_subcommand();

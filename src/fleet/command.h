@@ -26,7 +26,7 @@ struct SetPolicy {
   ROTA_FIELDS(policy)
 };
 
-// Time has passed. Timers (heartbeats, backoffs, grace periods, the elastic coordinator) fire on this command alone.
+// Time has passed. Timers (backoffs, grace periods, the elastic coordinator) fire on this command alone.
 struct Tick {
   static constexpr std::string_view kName = "Tick";
   ROTA_FIELDS()
@@ -45,6 +45,9 @@ struct RegisterWorker {
   ROTA_FIELDS(worker, caches, incarnation)
 };
 
+// These workers were heard from. Nothing follows for a worker that is reachable, so heartbeats leave no trace in the
+// log until one of them ends a silence. The brain does not know when it last heard from a worker: the host does, and
+// reports a silence of Policy::heartbeat_ttl_ms as WorkerLost.
 struct Heartbeats {
   static constexpr std::string_view kName = "Heartbeats";
   std::vector<std::string> workers{};
@@ -58,7 +61,7 @@ struct DrainWorker {
   ROTA_FIELDS(worker)
 };
 
-// The worker is known to be dead; its heartbeat timeout need not pass.
+// The worker was silent for too long, or is known to be dead.
 struct WorkerLost {
   static constexpr std::string_view kName = "WorkerLost";
   std::string worker{};

@@ -143,26 +143,18 @@ Result<void> Decision::on(const RegisterWorker& command) {
 }
 
 void Decision::heard_from(const Worker& worker) {
-  if (worker.reachable) {
-    emit(WorkersSeen{{worker.id}});
-  } else {
-    emit(WorkerChanged{worker.id, WorkerChange::kBack});
-  }
+  if (!worker.reachable) emit(WorkerChanged{worker.id, WorkerChange::kBack});
 }
 
 Result<void> Decision::on(const Heartbeats& command) {
-  std::vector<WorkerId> seen;
   std::vector<WorkerId> back;
   for (const std::string& name : command.workers) {
+    // The host asks a worker that is not known here to register (RegisterAgain).
     const Worker* worker = state_.find_worker(name);
-    if (worker == nullptr) continue;  // The host asks a worker that is not known here to register (RegisterAgain).
-    (worker->reachable ? seen : back).push_back(worker->id);
+    if (worker != nullptr && !worker->reachable) back.push_back(worker->id);
   }
-  for (std::vector<WorkerId>* ids : {&seen, &back}) {
-    std::sort(ids->begin(), ids->end());
-    ids->erase(std::unique(ids->begin(), ids->end()), ids->end());
-  }
-  if (!seen.empty()) emit(WorkersSeen{std::move(seen)});
+  std::sort(back.begin(), back.end());
+  back.erase(std::unique(back.begin(), back.end()), back.end());
   for (const WorkerId id : back) emit(WorkerChanged{id, WorkerChange::kBack});
   return {};
 }

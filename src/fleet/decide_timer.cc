@@ -11,14 +11,6 @@ namespace rota::fleet {
 
 void Decision::fire(const Timer& timer) {
   switch (timer.kind) {
-    case Timer::Kind::kHeartbeat: {
-      const WorkerId id(static_cast<std::uint32_t>(timer.id));
-      const Worker* worker = state_.find(id);
-      if (worker == nullptr || !worker->reachable) return;
-      emit(WorkerChanged{id, WorkerChange::kUnreachable});
-      worker_gone(id);
-      return;
-    }
     case Timer::Kind::kBackoff: {
       const TaskId id(timer.id);
       const Task* task = state_.find(id);

@@ -27,6 +27,7 @@ struct WorkerRegistered {
   ROTA_FIELDS(worker)
 };
 
+// Of older releases, which recorded every heartbeat.
 struct WorkersSeen {
   static constexpr std::string_view kName = "WorkersSeen";
   std::vector<WorkerId> workers{};

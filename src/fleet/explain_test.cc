@@ -90,14 +90,14 @@ TEST(Explain, Backoff) {
 workflow a
   stage x backoff=10s attempts=3
 fail wf-1.0 boom
-after 4s heartbeat all
+after 4s quota someone
 )");
   const Explanation why = script.explain("x");
   EXPECT_EQ(why.reason, ExplainReason::kBackoff);
   EXPECT_EQ(why.sentence, "wf-1.0 (x) waits for the time of its next attempt, in 6s; attempt 1 on 'w' failed: boom.");
   EXPECT_EQ(fact(why, "spent"), "1");
   EXPECT_EQ(fact(why, "max_attempts"), "3");
-  script.run("after 7s heartbeat all\n");
+  script.run("after 7s quota someone\n");
   EXPECT_THAT(script.explain("x").sentence, HasSubstr("which has come"));
 }
 
@@ -130,7 +130,7 @@ workflow a
   stage big cpu=4 mem=2GiB
   stage there pin=nowhere
   stage gang items=9 gang
-after 20s heartbeat all
+after 20s quota someone
 )");
   const Explanation why = script.explain("big");
   EXPECT_EQ(why.reason, ExplainReason::kUnplaceable);

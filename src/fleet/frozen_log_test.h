@@ -11,7 +11,7 @@
 
 namespace rota::fleet {
 
-inline constexpr std::string_view kFrozenLog = "28bb3719a267357382bf6b5660dcf612";
+inline constexpr std::string_view kFrozenLog = "b672816c544cc1bd9fe10f885898ee26";
 
 inline std::string play_frozen_log() {
   Hash128 chain = first_chain();

@@ -43,9 +43,9 @@ inline constexpr ShapeRef kNoShape = ~0U;
 
 // Something to be decided at a time, unless the state has changed by then.
 struct Timer {
-  enum class Kind : std::uint8_t { kHeartbeat, kBackoff, kGrace, kElastic, kForgetWorkflow, kForgetWorker };
+  enum class Kind : std::uint8_t { kBackoff, kGrace, kElastic, kForgetWorkflow, kForgetWorker };
   std::int64_t due_ns = 0;
-  Kind kind = Kind::kHeartbeat;
+  Kind kind = Kind::kBackoff;
   std::uint64_t id = 0;  // Of the worker, task, shape or workflow.
   friend auto operator<=>(const Timer&, const Timer&) = default;
 };

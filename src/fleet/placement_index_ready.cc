@@ -146,16 +146,6 @@ void PlacementIndex::take_due_timers(const State& state, std::vector<Timer>& fir
   while (!timers_.empty() && timers_.begin()->due_ns <= state.time_ns()) {
     const Timer timer = timers_.extract(timers_.begin()).value();
     switch (timer.kind) {
-      case Timer::Kind::kHeartbeat: {
-        const Worker* worker = state.find(WorkerId(static_cast<std::uint32_t>(timer.id)));
-        if (worker == nullptr || !worker->reachable || worker->left) continue;
-        const std::int64_t due = worker->seen_ns + state.policy().heartbeat_ttl_ms * graph::kNsPerMs;
-        if (due > state.time_ns()) {
-          set_timer({due, timer.kind, timer.id});
-          continue;
-        }
-        break;
-      }
       case Timer::Kind::kGrace: {
         const auto ref = static_cast<ShapeRef>(timer.id);
         if (ref >= shapes_.size() || shapes_[ref] == nullptr || shapes_[ref]->grace_ns != timer.due_ns) continue;

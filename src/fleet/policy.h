@@ -72,7 +72,7 @@ struct Policy {
   // How many tasks may be queued at a worker, so that the next one starts without a round trip. A queued task is not
   // moved to another worker that becomes idle earlier: more than 0 trades placement for speed.
   std::int64_t max_queue_per_worker = 0;
-  std::int64_t heartbeat_ttl_ms = 30'000;
+  std::int64_t heartbeat_ttl_ms = 30'000;    // The host reports a worker that is silent for this long as lost.
   std::int64_t no_worker_grace_ms = 60'000;  // TASK_NO_WORKER_GRACE_SEC
 
   // Backpressure: usage is unfinished tasks / (live workers * backlog_per_worker).

@@ -201,10 +201,7 @@ void State::rebuild() {
     placement_.add_worker(*this, *worker, true);
     live_workers_ += worker->live() ? 1 : 0;
     if (worker->queued > 0) placement_.add_to_promote(worker->id);
-    if (worker->reachable) {
-      placement_.set_timer(
-          {worker->seen_ns + policy().heartbeat_ttl_ms * kNs, Timer::Kind::kHeartbeat, worker->id.value()});
-    } else {
+    if (!worker->reachable) {
       placement_.set_timer(
           {worker->gone_ns + policy().retention_ms * kNs, Timer::Kind::kForgetWorker, worker->id.value()});
     }

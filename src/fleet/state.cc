@@ -344,8 +344,6 @@ void State::on(const WorkerRegistered& e, const Command& cause) {
   live_workers_ = 0;
   each_worker([&](const Worker& each) { live_workers_ += each.live() ? 1 : 0; });
   reindex_sticky_tasks();
-  placement_.set_timer(
-      {time_ns() + policy().heartbeat_ttl_ms * graph::kNsPerMs, Timer::Kind::kHeartbeat, e.worker.value()});
 }
 
 void State::on(const WorkersSeen& e, const Command&) {
@@ -368,8 +366,6 @@ void State::on(const WorkerChanged& e, const Command&) {
     case WorkerChange::kBack:
       worker.reachable = true;
       worker.seen_ns = worker.idle_since_ns = time_ns();
-      placement_.set_timer(
-          {time_ns() + policy().heartbeat_ttl_ms * graph::kNsPerMs, Timer::Kind::kHeartbeat, e.worker.value()});
       break;
     case WorkerChange::kDisabledByHand:
       worker.disabled_by_hand = true;

@@ -153,7 +153,7 @@ struct WorkerData {
   std::vector<Execution> executions{};  // In the order of their assignment.
   std::vector<CacheItem> caches{};      // By item.
   WorkflowId owner{};                   // Binding::kWorkflow: the workflow that it works for.
-  std::int64_t seen_ns = 0;
+  std::int64_t seen_ns = 0;             // When it registered or came back; the host knows when it was last heard from.
   std::int64_t idle_since_ns = 0;
   std::int64_t toggled_ns = 0;  // When the elastic coordinator last enabled or disabled it; 0: never.
   std::int64_t gone_ns = 0;     // When it became unreachable or left.

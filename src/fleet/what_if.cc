@@ -17,7 +17,6 @@ namespace {
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 // After this many ticks in a row that neither start nor end a task, with no input left, the simulation ends.
 constexpr int kMostIdleTicks = 10'000;
-constexpr std::int64_t kNoTtlMs = 100LL * 365 * 24 * 3600 * 1000 / 2;  // 50 years.
 
 template <class T>
 constexpr bool is_input =
@@ -79,7 +78,7 @@ void Past::keep(const Record& record, const State& state) {
     const Worker* worker = state.find(changed->worker);
     if (worker == nullptr) continue;
     if (changed->change == WorkerChange::kBack) back.push_back(worker->spec.name);
-    // A loss because of missing heartbeats; other losses follow from commands that are kept.
+    // A loss that an older release decided by itself; other losses follow from commands that are kept.
     if (changed->change == WorkerChange::kUnreachable && std::holds_alternative<Tick>(record.command)) {
       inputs_.push_back({record.wall_ns, WorkerLost{worker->spec.name, "its heartbeat was missing"}, {}});
     }
@@ -169,7 +168,6 @@ class Simulation {
 
   Result<Policy> changed(Policy policy) const {
     ROTA_TRY(parse_fields(change_, policy));
-    policy.heartbeat_ttl_ms = kNoTtlMs;
     return policy;
   }
 

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "base/hash.h"
 #include "bus/bus.h"
 #include "fleet/command.h"
 #include "fleet/event.h"
@@ -57,9 +59,13 @@ struct Inspection {
   bool durable = true;  // Answer only when everything that it saw is durable.
 };
 
+// The position of a bus in the host's list of buses.
+using Port = std::size_t;
+
 struct Input {
   std::variant<fleet::Command, Inspection, bus::DeliveryFromWorker> what;
   Answer answer{};
+  Port port = 0;  // Of a delivery.
 };
 
 struct Answered {
@@ -69,6 +75,7 @@ struct Answered {
 struct ToSend {
   std::string worker;
   model::ToWorker message;
+  std::optional<Port> port{};  // The bus on which the worker was last heard; none: it was not heard yet.
 };
 // A report for the observer.
 struct Reported {
@@ -80,7 +87,8 @@ using Effect = std::variant<fleet::Record, Answered, ToSend, Reported>;
 struct Batch {
   std::uint64_t durable = 0;  // The effects are released when the record with this index is durable.
   std::vector<Effect> effects{};
-  std::uint64_t received = 0;  // The last worker's message that this batch has handled; 0: none.
+  std::vector<std::uint64_t> received{};  // The last message of each bus that this batch has handled; 0: none.
+  Hash128 chain{};                        // The log's chain after the last record.
 };
 
 }  // namespace rota::host

@@ -5,6 +5,7 @@
 
 #include "base/json_text.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "fleet/codec.h"
 #include "host/assignment.h"
 
@@ -21,6 +22,7 @@ namespace {
 // before it is decided.
 constexpr std::size_t kMostCommandBytes = ledger::kMaxRecordBytes / 2;
 constexpr std::size_t kMostNoteBytes = 4096;
+constexpr std::int64_t kLate = 1'000'000'000;
 
 Result<void> check_size(const fleet::Command& command) {
   if (!std::holds_alternative<fleet::SubmitWorkflow>(command)) return {};
@@ -54,19 +56,23 @@ Decider::Decider(const HostOptions& options, Recovered recovered)
 void Decider::begin(std::int64_t wall_ns) {
   wall_ns_ = wall_ns;
   if (options_.policy && *options_.policy != brain_.state().policy()) execute(fleet::SetPolicy{*options_.policy});
-  if (options_.workers_end_with_host) return give_back_all();
+  give_back_all();
   brain_.state().each_worker([&](const fleet::Worker& worker) {
-    if (worker.reachable && !worker.left) unheard_.insert(worker.spec.name);
+    if (!worker.reachable || worker.left) return;
+    unheard_.insert(worker.spec.name);
+    silence_.add(worker.spec.name, wall_ns);  // Of this host's life: it gets a full TTL.
   });
 }
 
-// The workers ended with the process. First all of them are disabled, so that a task that is given back is not assigned
-// to the next of them; then all tasks are given back; then the workers are lost until they register.
+// Workers ended with the process of the previous host. First all of them are disabled, so that a task that is given
+// back is not assigned to the next of them; then all tasks are given back; then the workers are lost until they
+// register.
 void Decider::give_back_all() {
+  if (options_.ends_with_host == nullptr) return;
   std::vector<std::string> names;
   std::vector<fleet::ReportUndeliverable> running;
   brain_.state().each_worker([&](const fleet::Worker& worker) {
-    if (!worker.reachable || worker.left) return;
+    if (!worker.reachable || worker.left || !options_.ends_with_host(worker.spec)) return;
     names.push_back(worker.spec.name);
     for (const fleet::Execution& execution : worker.executions) {
       for (const TaskId task : execution.members) running.push_back({task, brain_.state().at(task).attempt});
@@ -80,8 +86,11 @@ void Decider::give_back_all() {
   for (const fleet::ReportUndeliverable& report : running) execute(report);
   for (const std::string& name : names) execute(fleet::WorkerLost{name, "it ended with the host"});
   for (const std::string& name : enabled) execute(fleet::SetWorkerEnabled{name, true});
-  // No worker is there to receive a message.
-  std::erase_if(batch_.effects, [](const Effect& effect) { return std::holds_alternative<ToSend>(effect); });
+  // They are not there to receive a message.
+  std::erase_if(batch_.effects, [&](const Effect& effect) {
+    const auto* to_send = std::get_if<ToSend>(&effect);
+    return to_send != nullptr && std::find(names.begin(), names.end(), to_send->worker) != names.end();
+  });
 }
 
 // ------------------------------------------------------------------------------------------------------------ inputs
@@ -98,31 +107,41 @@ void Decider::take(Input input, std::int64_t wall_ns) {
     batch_.effects.emplace_back(Answered{std::move(input.answer), fleet::Events{}});
   } else {
     const auto& delivery = std::get<bus::DeliveryFromWorker>(input.what);
-    handle(delivery);
-    batch_.received = delivery.id;
+    handle(delivery, input.port);
+    if (batch_.received.size() <= input.port) batch_.received.resize(input.port + 1);
+    batch_.received[input.port] = delivery.id;
   }
 }
 
 bool Decider::tick(std::int64_t wall_ns) {
   wall_ns_ = wall_ns;
   const std::uint64_t before = index();
-  execute(fleet::Tick{});
+  if (brain_.next_due_ns() <= wall_ns) execute(fleet::Tick{});
+  // A host that looks this late was stopped or blocked, and its workers' messages still wait to be taken.
+  if (silence_.next_due_ns(ttl_ns()) <= wall_ns - kLate) silence_.listening_since(wall_ns);
+  while (const std::optional<std::string> worker = silence_.take_silent(wall_ns, ttl_ns())) {
+    execute(fleet::WorkerLost{*worker, "no heartbeat for " + format_duration(Duration(ttl_ns()))});
+  }
   return index() != before;
 }
 
+std::int64_t Decider::next_due_ns() const { return std::min(brain_.next_due_ns(), silence_.next_due_ns(ttl_ns())); }
+std::int64_t Decider::ttl_ns() const { return brain_.state().policy().heartbeat_ttl_ms * 1'000'000; }
+
 Decider::Output Decider::finish(std::int64_t wall_ns) {
   wall_ns_ = wall_ns;
-  if (!heartbeats_.empty()) execute(fleet::Heartbeats{std::exchange(heartbeats_, {})});
+  if (!back_.empty()) execute(fleet::Heartbeats{std::exchange(back_, {})});
   Output output{std::move(records_), std::move(batch_)};
   records_.clear();
   batch_ = {};
   output.batch.durable = index();
+  output.batch.chain = chain_;
   return output;
 }
 
-ledger::Snapshot Decider::snapshot() const { return {index(), encode_snapshot(brain_, chain_)}; }
-
-void Decider::handle(const bus::DeliveryFromWorker& delivery) {
+void Decider::handle(const bus::DeliveryFromWorker& delivery, Port port) {
+  ports_[delivery.worker] = port;
+  silence_.heard(delivery.worker, wall_ns_);
   if (const auto unheard = unheard_.find(delivery.worker); unheard != unheard_.end()) {
     unheard_.erase(unheard);
     const fleet::Worker* worker = brain_.state().find_worker(delivery.worker);
@@ -165,7 +184,10 @@ void Decider::on(const std::string& worker, const model::Register& message) {
 }
 
 void Decider::on(const std::string& worker, const model::Heartbeat& message) {
-  if (is_registered(worker, message.incarnation)) heartbeats_.push_back(worker);
+  if (!is_registered(worker, message.incarnation) || brain_.state().find_worker(worker)->reachable) return;
+  back_.push_back(worker);
+  // Its tasks were given to others. The registration lists what it still runs, so that this can be stopped.
+  send(worker, model::RegisterAgain{brain_.term()});
 }
 
 void Decider::on(const std::string& worker, const model::Leave& message) {
@@ -263,12 +285,28 @@ void Decider::collect_effects(const fleet::Record& record) {
     } else if (const auto* resumed = std::get_if<fleet::TaskResumed>(&event)) {
       const fleet::Task* task = state.find(resumed->task);
       if (task != nullptr && task->state == TaskState::kRunning) control(resumed->task, AttemptAction::kResume);
+    } else if (const auto* registered = std::get_if<fleet::WorkerRegistered>(&event)) {
+      watch_silence(registered->worker);
+    } else if (const auto* changed = std::get_if<fleet::WorkerChanged>(&event)) {
+      watch_silence(changed->worker);
     }
   }
 }
 
+void Decider::watch_silence(model::WorkerId id) {
+  const fleet::Worker* worker = brain_.state().find(id);
+  if (worker == nullptr) return;
+  if (worker->reachable && !worker->left) {
+    silence_.add(worker->spec.name, wall_ns_);
+  } else {
+    silence_.remove(worker->spec.name);
+  }
+}
+
 void Decider::send(const std::string& worker, model::ToWorker message) {
-  batch_.effects.emplace_back(ToSend{worker, std::move(message)});
+  const auto port = ports_.find(worker);
+  batch_.effects.emplace_back(
+      ToSend{worker, std::move(message), port == ports_.end() ? std::nullopt : std::optional<Port>(port->second)});
 }
 
 void Decider::assign(const fleet::Execution& execution, const std::string& worker) {

@@ -7,12 +7,14 @@
 #include <deque>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "fleet/brain.h"
 #include "host/batch.h"
 #include "host/host.h"
 #include "host/recovery.h"
+#include "host/silence.h"
 
 namespace rota::host {
 
@@ -23,10 +25,12 @@ class Decider {
   // Decides what comes before any input: the policy, and what happens to the workers of the previous host.
   void begin(std::int64_t wall_ns);
   void take(Input input, std::int64_t wall_ns);
-  // Lets due timers act. False if no event followed.
+  // Lets due timers act, and reports workers that have been silent for too long. False if no event followed.
   bool tick(std::int64_t wall_ns);
-  // When the next timer is due.
-  [[nodiscard]] std::int64_t next_due_ns() const { return brain_.next_due_ns(); }
+  // When tick() may have an effect.
+  [[nodiscard]] std::int64_t next_due_ns() const;
+  // No message could arrive until this time: the silence of workers counts from it.
+  void listening_since(std::int64_t wall_ns) { silence_.listening_since(wall_ns); }
 
   // The records and effects since the last call.
   struct Output {
@@ -34,12 +38,10 @@ class Decider {
     Batch batch{};
   };
   [[nodiscard]] Output finish(std::int64_t wall_ns);
-  // The state after the last record that finish() returned.
-  [[nodiscard]] ledger::Snapshot snapshot() const;
   [[nodiscard]] std::uint64_t index() const { return brain_.state().globals().index; }
 
  private:
-  void handle(const bus::DeliveryFromWorker& delivery);
+  void handle(const bus::DeliveryFromWorker& delivery, Port port);
   void on(const std::string& worker, const model::Register& message);
   void on(const std::string& worker, const model::Heartbeat& message);
   void on(const std::string& worker, const model::Leave& message);
@@ -54,9 +56,11 @@ class Decider {
   void assign(const fleet::Execution& execution, const std::string& worker);
   void control(model::TaskId task, model::AttemptAction action);
   void send(const std::string& worker, model::ToWorker message);
+  void watch_silence(model::WorkerId id);
   // Sends everything again that the worker should have: messages may have been lost with the previous host.
   void resend(const fleet::Worker& worker);
   void give_back_all();
+  [[nodiscard]] std::int64_t ttl_ns() const;
   // True if the worker is registered with this incarnation; otherwise asks it to register.
   [[nodiscard]] bool is_registered(const std::string& worker, model::Incarnation incarnation);
 
@@ -66,10 +70,12 @@ class Decider {
   std::int64_t wall_ns_ = 0;
   std::vector<ledger::RecordBytes> records_;
   Batch batch_;
-  std::vector<std::string> heartbeats_;    // Of this batch: one command for all of them.
+  SilenceWatch silence_;                   // Of every worker that the brain believes to be reachable.
+  std::vector<std::string> back_;          // Workers whose silence ended in this batch: one command for all of them.
   std::deque<fleet::Command> follow_ups_;  // Commands that the host itself issues because of what was just decided.
   std::size_t awaited_;                    // Workers that must register before a submission is decided.
   std::vector<Input> held_;                // Submissions until then: one for each client that waits.
+  std::unordered_map<std::string, Port> ports_;  // The bus on which each worker was last heard.
   // Workers of the previous host that have not sent a message to this one yet.
   std::set<std::string, std::less<>> unheard_;
 };

@@ -10,6 +10,7 @@
 #include "base/sync.h"
 #include "host/batch.h"
 #include "host/decider.h"
+#include "host/follower.h"
 #include "host/recovery.h"
 #include "rota/clock.h"
 #include "rota/fiber/channel.h"
@@ -32,33 +33,45 @@ constexpr nanoseconds kRetryAfter = std::chrono::milliseconds(200);  // While th
 constexpr nanoseconds kAcknowledgeAfter = std::chrono::milliseconds(100);
 constexpr nanoseconds kTickAgainAfter = std::chrono::milliseconds(10);  // After a tick without an event.
 constexpr nanoseconds kLanesEnd = std::chrono::seconds(1);
+constexpr nanoseconds kClockEvery = std::chrono::seconds(10);  // How often the system's clock is compared.
+constexpr std::int64_t kSlewPart = 20;  // The host's clock is corrected by at most 1/20 of the time.
 
 }  // namespace
 
 struct Host::Body {
-  Body(ledger::Ledger& the_ledger, bus::HostEnd& the_bus, HostOptions the_options, HostObserver* the_observer)
-      : ledger(the_ledger), bus(the_bus), options(std::move(the_options)), observer(the_observer) {}
+  // One bus and the task that receives from it.
+  struct Pump {
+    bus::HostEnd* bus = nullptr;
+    sync::Atomic<std::uint64_t> handled{0};  // Messages up to this one may be acknowledged.
+    fiber::Event handled_more{};             // Set when `handled` advances.
+    std::uint64_t acknowledged = 0;          // The pump's.
+    std::uint64_t received = 0;              // The pump's.
+  };
+
+  Body(ledger::Ledger& the_ledger, const std::vector<bus::HostEnd*>& buses, HostOptions the_options,
+       HostObserver* the_observer)
+      : ledger(the_ledger), pumps(buses.size()), options(std::move(the_options)), observer(the_observer) {
+    ROTA_ASSERT(!buses.empty(), "a host needs a bus");
+    for (Port port = 0; port < buses.size(); ++port) pumps[port].bus = buses[port];
+  }
 
   ledger::Ledger& ledger;
-  bus::HostEnd& bus;
+  std::vector<Pump> pumps;  // By port.
   const HostOptions options;
   HostObserver* const observer;
   fiber::Channel<Input> inputs{kInputs};
   fiber::Channel<Batch> batches{kBatches};
-  fiber::Channel<ledger::Snapshot> snapshots{1};
-  sync::Atomic<bool> snapshot_under_way{false};
-  sync::Atomic<std::uint64_t> handled{0};  // Workers' messages up to this one may be acknowledged.
-  fiber::Event handled_more{};             // Set when `handled` advances.
+  std::unique_ptr<Follower> follower;
+  sync::Atomic<std::int64_t> deaf_until_ns{0};  // The bus was last found unreachable at this time; 0: never.
   fiber::Nursery* nursery = nullptr;
   struct Lane {
-    fiber::Channel<model::ToWorker> messages = fiber::Channel<model::ToWorker>::unbounded();
+    fiber::Channel<ToSend> messages = fiber::Channel<ToSend>::unbounded();
     fiber::Task<void> task{};
   };
   std::map<std::string, Lane> lanes;  // The releaser's.
   fiber::WaitGroup lanes_open;
   std::int64_t wall_offset_ns = 0;
-  std::uint64_t acknowledged = 0;  // The pump's.
-  std::uint64_t received = 0;      // The pump's.
+  nanoseconds clock_compared{0};
 
   sync::Mutex mutex;
   bool ran ROTA_GUARDED_BY(mutex) = false;
@@ -79,18 +92,27 @@ struct Host::Body {
   Result<void> run();
   void serve(Decider& decider, fiber::Nursery& scope);
   void decide(Decider& decider);
+  void follow_clock();
   bool hand_over(Decider& decider);
   void release();
   void release_effects(Batch& batch);
-  void send(const std::string& worker, model::ToWorker message);
-  void run_lane(const std::string& worker, const fiber::Channel<model::ToWorker>& messages);
-  void pump();
-  void acknowledge();
-  void save_snapshots();
+  void send(ToSend message);
+  void run_lane(const std::string& worker, const fiber::Channel<ToSend>& messages);
+  [[nodiscard]] Result<void> send_now(const std::string& worker, const ToSend& message);
+  void pump(Port port);
+  static void acknowledge(Pump& pump);
+  void follow();
 };
 
 Host::Host(ledger::Ledger& ledger, bus::HostEnd& bus, HostOptions options, HostObserver* observer)
-    : body_(std::make_unique<Body>(ledger, bus, std::move(options), observer)) {}
+    : Host(ledger, std::vector<bus::HostEnd*>{&bus}, std::move(options), observer) {}
+
+Host::Host(ledger::Ledger& ledger, std::vector<bus::HostEnd*> buses, HostOptions options, HostObserver* observer)
+    : body_(std::make_unique<Body>(ledger, buses, std::move(options), observer)) {
+  if (!body_->options.follow) return;
+  body_->follower = std::make_unique<Follower>(
+      ledger, Follower::Options{.snapshot_every = body_->options.snapshot_every, .compact = body_->options.compact});
+}
 Host::~Host() = default;
 
 Result<void> Host::run() {
@@ -109,6 +131,13 @@ Result<void> Host::run() {
 }
 
 void Host::stop() { body_->inputs.close(); }
+
+Follower& Host::follower() {
+  ROTA_ASSERT(body_->follower != nullptr, "HostOptions::follow is not set");
+  return *body_->follower;
+}
+
+std::uint64_t Host::durable_index() const { return body_->ledger.last_index(); }
 
 Result<fleet::Events> Host::execute(fleet::Command command) {
   auto place = std::make_shared<Answer::Place>();
@@ -149,7 +178,8 @@ Result<void> Host::Body::run() {
   const std::int64_t now_ns = fiber::now().count();
   wall_offset_ns = std::max(options.wall_ns ? *options.wall_ns - now_ns : fiber::wall_offset().count(),
                             recovered.brain.state().time_ns() - now_ns);
-  ROTA_TRY(bus.rewind());
+  for (Pump& pump : pumps) ROTA_TRY(pump.bus->rewind());
+  clock_compared = fiber::now();
   Decider decider(options, std::move(recovered));
   try {
     fiber::with_scope([&](fiber::Nursery& scope) { serve(decider, scope); });
@@ -170,21 +200,27 @@ Result<void> Host::Body::run() {
 void Host::Body::serve(Decider& decider, fiber::Nursery& scope) {
   nursery = &scope;
   fiber::Task<void> releaser = scope.spawn([this] { release(); });
-  scope.launch([this] { save_snapshots(); });
+  if (follower != nullptr) {
+    scope.launch([this] { follow(); });
+    scope.launch([this] { follower->save(); });
+  }
   decider.begin(wall_ns());
   bool alive = hand_over(decider);
-  fiber::Task<void> pumping = scope.spawn([this] { pump(); });
+  std::vector<fiber::Task<void>> pumping;
+  for (Port port = 0; port < pumps.size(); ++port) {
+    pumping.push_back(scope.spawn([this, port] { pump(port); }));
+  }
   if (alive) decide(decider);
   inputs.close();
   batches.close();
-  snapshots.close();
   releaser.wait();
+  if (follower != nullptr) follower->close();
   for (auto& [name, lane] : lanes) lane.messages.close();
   (void)lanes_open.wait_for(kLanesEnd);
   for (auto& [name, lane] : lanes) lane.task.cancel();
-  pumping.cancel();
-  pumping.wait();
-  acknowledge();
+  for (fiber::Task<void>& each : pumping) each.cancel();
+  for (fiber::Task<void>& each : pumping) each.wait();
+  for (Pump& pump : pumps) acknowledge(pump);
 }
 
 // ------------------------------------------------------------------------------------------------------------ decide
@@ -192,6 +228,7 @@ void Host::Body::serve(Decider& decider, fiber::Nursery& scope) {
 void Host::Body::decide(Decider& decider) {
   bool fruitless = false;  // The last tick had no event.
   for (;;) {
+    follow_clock();
     const std::int64_t now = wall_ns();
     const std::int64_t due = decider.next_due_ns();
     nanoseconds limit = due - now >= kLong.count() ? kLong : nanoseconds(std::max<std::int64_t>(due - now, 0));
@@ -199,22 +236,33 @@ void Host::Body::decide(Decider& decider) {
     Result<Input> input = limit.count() == 0 ? inputs.try_receive() : inputs.receive_for(limit);
     if (!input.ok() && input.code() == ErrorCode::kClosed) return;
     if (input.ok()) decider.take(std::move(*input), wall_ns());
-    fruitless = false;
-    if (decider.next_due_ns() <= wall_ns()) fruitless = !decider.tick(wall_ns());
     // Takes what is ready and does not wait for more.
     for (std::size_t taken = 1; taken < kMostInBatch; ++taken) {
       Result<Input> more = inputs.try_receive();
       if (!more.ok()) break;
       decider.take(std::move(*more), wall_ns());
     }
+    // After the messages that have arrived, so that no worker counts as silent whose heartbeat is among them.
+    if (const std::int64_t until = deaf_until_ns.load(); until != 0) decider.listening_since(wall_offset_ns + until);
+    fruitless = false;
+    if (decider.next_due_ns() <= wall_ns()) fruitless = !decider.tick(wall_ns());
     if (!hand_over(decider)) return;
   }
+}
+
+// Wall time follows the system's clock slowly: if that is set forward or back by hours, no timeout fires early or late.
+void Host::Body::follow_clock() {
+  const nanoseconds now = fiber::now();
+  if (options.wall_ns || now - clock_compared < kClockEvery) return;
+  const std::int64_t most = (now - clock_compared).count() / kSlewPart;
+  wall_offset_ns += std::clamp(fiber::wall_offset().count() - wall_offset_ns, -most, most);
+  clock_compared = now;
 }
 
 // Returns false when the host must stop.
 bool Host::Body::hand_over(Decider& decider) {
   Decider::Output output = decider.finish(wall_ns());
-  if (output.records.empty() && output.batch.effects.empty() && output.batch.received == 0) return true;
+  if (output.records.empty() && output.batch.effects.empty() && output.batch.received.empty()) return true;
   if (!output.records.empty()) {
     Result<void> taken = ledger.submit(output.records);
     while (!taken.ok() && taken.code() == ErrorCode::kQueueFull) {
@@ -227,32 +275,29 @@ bool Host::Body::hand_over(Decider& decider) {
     }
   }
   if (!batches.send(std::move(output.batch))) return false;
-  if (options.snapshot_every != 0 &&
-      decider.index() / options.snapshot_every != (decider.index() - output.records.size()) / options.snapshot_every &&
-      !snapshot_under_way.exchange(true)) {
-    (void)snapshots.try_send(decider.snapshot());
-  }
   return true;
 }
 
-void Host::Body::save_snapshots() {
-  try {
-    while (std::optional<ledger::Snapshot> snapshot = snapshots.receive()) {
-      const std::uint64_t index = snapshot->index;
-      Result<void> saved = ledger.wait_durable(index);
-      if (saved.ok()) saved = ledger.save_snapshot(std::move(*snapshot));
-      if (saved.ok() && options.compact) saved = ledger.compact(index);
-      if (!saved.ok()) {
-        // A failed snapshot is not a reason to stop: the log alone is enough.
-        ROTA_LOG(kWarn, "snapshot not saved", {"record", index}, {"why", saved.error().message});
-      }
-      snapshot_under_way.store(false);
-    }
-  } catch (const fiber::Cancelled&) {
+// A state that does not follow from the log means that the log cannot be recovered: the host must not continue it.
+void Host::Body::follow() {
+  if (Result<void> followed = follower->run(); !followed.ok() && followed.code() != ErrorCode::kCancelled) {
+    fail(std::move(followed).take_error());
   }
 }
 
 // ----------------------------------------------------------------------------------------------------------- release
+
+namespace {
+
+std::vector<fleet::Record> records_of(Batch batch) {
+  std::vector<fleet::Record> records;
+  for (Effect& effect : batch.effects) {
+    if (auto* record = std::get_if<fleet::Record>(&effect)) records.push_back(std::move(*record));
+  }
+  return records;
+}
+
+}  // namespace
 
 void Host::Body::release() {
   while (std::optional<Batch> batch = batches.receive()) {
@@ -260,6 +305,9 @@ void Host::Body::release() {
       return fail(std::move(durable).take_error());
     }
     release_effects(*batch);
+    if (follower == nullptr) continue;
+    const Hash128 chain = batch->chain;
+    follower->offer(records_of(std::move(*batch)), chain);
   }
 }
 
@@ -272,22 +320,22 @@ void Host::Body::release_effects(Batch& batch) {
     } else if (const auto* reported = std::get_if<Reported>(&effect)) {
       if (observer != nullptr) observer->on_report(reported->worker, reported->report);
     } else {
-      auto& to_send = std::get<ToSend>(effect);
-      send(to_send.worker, std::move(to_send.message));
+      send(std::move(std::get<ToSend>(effect)));
     }
   }
-  if (batch.received != 0) {
-    handled.store(batch.received);
-    handled_more.set();
+  for (Port port = 0; port < batch.received.size(); ++port) {
+    if (batch.received[port] == 0) continue;
+    pumps[port].handled.store(batch.received[port]);
+    pumps[port].handled_more.set();
   }
 }
 
-void Host::Body::send(const std::string& worker, model::ToWorker message) {
-  auto [place, added] = lanes.try_emplace(worker);
+void Host::Body::send(ToSend message) {
+  auto [place, added] = lanes.try_emplace(message.worker);
   Lane& lane = place->second;
   if (added) {
     lanes_open.add();
-    lane.task = nursery->spawn([this, name = worker, messages = lane.messages] {
+    lane.task = nursery->spawn([this, name = message.worker, messages = lane.messages] {
       run_lane(name, messages);
       lanes_open.done();
     });
@@ -295,11 +343,11 @@ void Host::Body::send(const std::string& worker, model::ToWorker message) {
   (void)lane.messages.send(std::move(message));
 }
 
-void Host::Body::run_lane(const std::string& worker, const fiber::Channel<model::ToWorker>& messages) {
+void Host::Body::run_lane(const std::string& worker, const fiber::Channel<ToSend>& messages) {
   try {
-    while (std::optional<model::ToWorker> message = messages.receive()) {
+    while (std::optional<ToSend> message = messages.receive()) {
       for (;;) {
-        Result<void> sent = bus.send(worker, *message);
+        const Result<void> sent = send_now(worker, *message);
         if (sent.ok()) break;
         if (sent.code() == ErrorCode::kClosed || sent.code() == ErrorCode::kCancelled) return;
         if (sent.code() == ErrorCode::kNotFound) {
@@ -314,35 +362,50 @@ void Host::Body::run_lane(const std::string& worker, const fiber::Channel<model:
   }
 }
 
+// A worker that was not heard yet is looked for on every bus.
+Result<void> Host::Body::send_now(const std::string& worker, const ToSend& message) {
+  if (message.port) return pumps[*message.port].bus->send(worker, message.message);
+  Result<void> sent;
+  for (Pump& pump : pumps) {
+    sent = pump.bus->send(worker, message.message);
+    if (sent.code() != ErrorCode::kNotFound) break;
+  }
+  return sent;
+}
+
 // -------------------------------------------------------------------------------------------------------------- pump
 
-// The only task that receives and acknowledges, as the bus requires.
-void Host::Body::pump() {
+// The only task that receives and acknowledges on this bus, as the bus requires.
+void Host::Body::pump(Port port) {
+  Pump& own = pumps[port];
   try {
     for (;;) {
-      acknowledge();
-      Result<bus::DeliveryFromWorker> delivery = bus.receive(received > acknowledged ? kAcknowledgeAfter : kLong);
+      acknowledge(own);
+      Result<bus::DeliveryFromWorker> delivery =
+          own.bus->receive(own.received > own.acknowledged ? kAcknowledgeAfter : kLong);
       if (delivery.ok()) {
-        received = delivery->id;
-        if (!inputs.send(Input{std::move(*delivery)})) return;
+        own.received = delivery->id;
+        if (!inputs.send(Input{.what = std::move(*delivery), .port = port})) return;
       } else if (delivery.code() == ErrorCode::kQueueFull) {
-        handled_more.reset();  // Before the check: the releaser sets it after each advance.
-        if (handled.load() == acknowledged) handled_more.wait();
+        own.handled_more.reset();  // Before the check: the releaser sets it after each advance.
+        if (own.handled.load() == own.acknowledged) own.handled_more.wait();
       } else if (delivery.code() == ErrorCode::kClosed || delivery.code() == ErrorCode::kCancelled) {
         return;
       } else if (delivery.code() != ErrorCode::kTimeout) {
-        if (!fiber::sleep_for(kRetryAfter).ok()) return;
+        const bool ended = !fiber::sleep_for(kRetryAfter).ok();
+        deaf_until_ns.store(fiber::now().count());
+        if (ended) return;
       }
     }
   } catch (const fiber::Cancelled&) {
   }
 }
 
-void Host::Body::acknowledge() {
-  const std::uint64_t id = handled.load();
-  if (id == acknowledged) return;
+void Host::Body::acknowledge(Pump& pump) {
+  const std::uint64_t id = pump.handled.load();
+  if (id == pump.acknowledged) return;
   // After a failure the bus delivers them again.
-  if (bus.acknowledge(id).ok()) acknowledged = id;
+  if (pump.bus->acknowledge(id).ok()) pump.acknowledged = id;
 }
 
 }  // namespace rota::host

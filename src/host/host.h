@@ -5,7 +5,8 @@
 //   bus ──► pump ─────────┴► inputs ──► decider ── records ──► ledger
 //                                          │                      │ durable
 //                                          └── batches ──────► releaser ──► responses, the observer, acknowledgements
-//                                                                 └──► one lane per worker ──► bus
+//                                                                 ├──► one lane per worker ──► bus
+//                                                                 └──► follower ──► readers, snapshots
 //
 // Four kinds of fiber tasks. The decider owns the brain: it takes the inputs that are ready, without waiting for more,
 // executes each command, hands the records to the ledger and their effects, as one batch, to the releaser. The next
@@ -28,7 +29,7 @@
 // that messages of the previous host are recognised.
 //
 // Time is the runtime's clock, which may be virtual: wall time is the time at the start plus what has passed since, and
-// never less than the latest time in the ledger.
+// never less than the latest time in the ledger. Unless the start was given, it follows the system's clock slowly.
 //
 // Thread safety: execute(), inspect(), peek() and stop() from any task; run() once.
 #pragma once
@@ -38,6 +39,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "bus/bus.h"
 #include "fleet/command.h"
@@ -54,13 +56,18 @@ class State;
 
 namespace rota::host {
 
+class Follower;
+
 struct HostOptions {
   // Set in the brain at the start if the brain has another one.
   std::optional<fleet::Policy> policy{};
-  // The workers live in this process: at the start, the tasks that they had are given back without spending an attempt.
-  bool workers_end_with_host = false;
+  // True for workers that live in the host's process: at the start, the tasks that they had are given back without
+  // spending an attempt. None: all workers outlive the host.
+  std::function<bool(const model::WorkerSpec&)> ends_with_host{};
   // Submissions wait until this many workers have registered: without workers they would be refused.
   std::size_t await_workers = 0;
+  // Keep a copy of the state for readers (follower()), which makes snapshots as well. Without it, there are neither.
+  bool follow = false;
   std::uint64_t snapshot_every = 100'000;  // Records; 0: never.
   bool compact = true;                     // Remove the records that a snapshot covers.
   std::optional<std::int64_t> wall_ns{};   // Wall time at the start; none: the system clock's.
@@ -77,7 +84,10 @@ class HostObserver {
 
 class Host {
  public:
-  // REQUIRES: ledger, bus and observer outlive it.
+  // A worker may connect to any of the buses, and is answered on the one on which it was last heard.
+  // REQUIRES: ledger, buses and observer outlive it; at least one bus.
+  Host(ledger::Ledger& ledger, std::vector<bus::HostEnd*> buses, HostOptions options = {},
+       HostObserver* observer = nullptr);
   Host(ledger::Ledger& ledger, bus::HostEnd& bus, HostOptions options = {}, HostObserver* observer = nullptr);
   ~Host();
   Host(const Host&) = delete;
@@ -91,6 +101,13 @@ class Host {
   // Waits until the decision is durable. Returns its events (none if nothing followed from the command) or the reason
   // why it was refused. Closed if the host ended first: then the command may have been executed or not.
   Result<fleet::Events> execute(fleet::Command command);
+  // For readers: pages, lists, streams, snapshots (H-6). REQUIRES: HostOptions::follow, and that run() was called.
+  [[nodiscard]] Follower& follower();
+
+  // The last durable record. Everything that execute() has answered so far is at or before it.
+  [[nodiscard]] std::uint64_t durable_index() const;
+
+  // For the program that embeds the host, and for tests; readers use follower(), because this takes the decider's time.
   // Calls look(state) between two commands and returns when everything that it saw is durable. `look` must not wait and
   // must own what it uses: it may still be called after this returned Cancelled.
   Result<void> inspect(std::function<void(const fleet::State&)> look);

@@ -288,6 +288,7 @@ TEST(Host, SnapshotsAndCompaction) {
     ledger::MemoryLedger ledger;
     bus::LocalBus bus;
     HostOptions often = options();
+    often.follow = true;
     often.snapshot_every = 50;
     fiber::with_scope([&](fiber::Nursery& nursery) {
       Running running(nursery, ledger, bus, often);

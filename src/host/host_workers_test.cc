@@ -19,7 +19,7 @@ TEST(Host, WorkersThatEndWithIt) {
   everywhere([] {
     ledger::MemoryLedger ledger;
     HostOptions embedded = options();
-    embedded.workers_end_with_host = true;
+    embedded.ends_with_host = [](const model::WorkerSpec&) { return true; };
     for (int life = 1; life <= 6; ++life) {
       bus::LocalBus bus;
       fiber::with_scope([&](fiber::Nursery& nursery) {

@@ -67,7 +67,7 @@ Result<void> Engine::run(bus::WorkerEnd& bus, const Surroundings& surroundings) 
       return Error{ErrorCode::kFailedPrecondition, "this worker has run already; make a new one"};
     }
     surroundings_ = surroundings;
-    clock_.offset_ns = surroundings.wall_offset_ns;
+    wall_offset_ns_.store(surroundings.wall_offset_ns);
   }
   try {
     fiber::with_scope([&](fiber::Nursery& nursery) { serve(bus, nursery); });
@@ -121,6 +121,16 @@ void Engine::stop() {
   }
   for (const auto& attempt : standing_by) attempt->control(AttemptAction::kPreempt);
   stopping_.set();
+}
+
+void Engine::stop_tasks() {
+  stop();
+  std::vector<std::shared_ptr<Attempt>> running;
+  {
+    const sync::MutexLock lock(mutex_);
+    running = table_.attempts_in(Phase::kRunning);
+  }
+  for (const std::shared_ptr<Attempt>& attempt : running) attempt->control(AttemptAction::kPreempt);
 }
 
 void Engine::note_state() {
@@ -269,12 +279,12 @@ void Engine::start_ready() {
       const sync::MutexLock lock(mutex_);
       if (!stop_) next = table_.start_next();
       if (next.attempt == nullptr) break;
-      if (next.stood_by) tell_started(*next.attempt, clock_.at(fiber::now()));
+      if (next.stood_by) tell_started(*next.attempt, clock().at(fiber::now()));
     }
     if (next.stood_by) {
       next.attempt->go();
     } else {
-      send(started(*next.attempt, clock_.at(fiber::now())));
+      send(started(*next.attempt, clock().at(fiber::now())));
       launch(next.attempt);
     }
   }
@@ -390,7 +400,7 @@ void Engine::send(FromWorker message) {
 
 void Engine::note_cached(const std::string& item) {
   const sync::MutexLock lock(mutex_);
-  caches_[item] = clock_.at(fiber::now());
+  caches_[item] = clock().at(fiber::now());
   if (caches_.size() <= kMostCacheItems) return;
   caches_.erase(std::min_element(caches_.begin(), caches_.end(),
                                  [](const auto& a, const auto& b) { return a.second < b.second; }));
@@ -426,6 +436,7 @@ void Engine::heartbeat(bus::WorkerEnd& bus) {
     (void)wake_.wait_for(options_.heartbeat_every);
     wake_.reset();
     if (over_.load()) return;
+    if (surroundings_.measure_wall_offset_ns) wall_offset_ns_.store(surroundings_.measure_wall_offset_ns());
     if (registration_needed_.load() && !send_registration(bus)) continue;
     std::vector<Report> again;
     {

@@ -20,6 +20,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -43,6 +44,8 @@ struct Surroundings {
   Executor* executor = nullptr;     // Null: the worker runs no programs.
   ResultCache* cache = nullptr;     // Null: no results are kept.
   std::int64_t wall_offset_ns = 0;  // Wall time minus fiber::now().
+  // Measures the offset again, with every heartbeat; null: it stays as it is.
+  std::function<std::int64_t()> measure_wall_offset_ns{};
   model::Incarnation incarnation{};
 };
 
@@ -59,13 +62,14 @@ class Engine final : private AttemptHost {
   // REQUIRES: the surroundings outlive the call.
   Result<void> run(bus::WorkerEnd& bus, const Surroundings& surroundings);
   void stop();
+  void stop_tasks();
   [[nodiscard]] const model::WorkerSpec& spec() const { return spec_; }
 
  private:
   // AttemptHost.
   void report(model::Report report) override;
   ResultCache* cache() override { return surroundings_.cache; }
-  [[nodiscard]] WallClock clock() const override { return clock_; }
+  [[nodiscard]] WallClock clock() const override { return {wall_offset_ns_.load()}; }
 
   void serve(bus::WorkerEnd& bus, fiber::Nursery& nursery);
   void receive_all(bus::WorkerEnd& bus);
@@ -105,7 +109,7 @@ class Engine final : private AttemptHost {
   model::WorkerSpec spec_;
   std::map<std::string, TaskHandler> handlers_;
   Surroundings surroundings_;
-  WallClock clock_;
+  sync::Atomic<std::int64_t> wall_offset_ns_{0};
   fiber::Nursery* nursery_ = nullptr;  // Where attempts run, during run().
   fiber::Channel<model::FromWorker> outbox_{kOutbox};
   fiber::Event stopping_;      // No more tasks are taken.

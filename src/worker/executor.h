@@ -20,7 +20,8 @@
 
 namespace rota::worker {
 
-// Converts times of the fiber runtime's clock into wall time. The worker learns wall time once, when it starts.
+// Converts times of the fiber runtime's clock into wall time. A clock that is set while the worker runs changes the
+// offset, never the runtime's clock: durations stay right.
 struct WallClock {
   std::int64_t offset_ns = 0;
   [[nodiscard]] std::int64_t at(std::chrono::nanoseconds time) const { return offset_ns + time.count(); }

@@ -77,13 +77,16 @@ Result<void> Worker::run(bus::WorkerEnd& bus) {
   const std::int64_t now_ns = fiber::now().count();
   const std::int64_t offset_ns = options.wall_ns ? *options.wall_ns - now_ns : fiber::wall_offset().count();
   return parts_->engine.run(
-      bus, {.executor = parts_->executor.get(),
-            .cache = parts_->cache.get(),
-            .wall_offset_ns = offset_ns,
-            .incarnation = options.incarnation ? *options.incarnation : make_incarnation(offset_ns + now_ns)});
+      bus,
+      {.executor = parts_->executor.get(),
+       .cache = parts_->cache.get(),
+       .wall_offset_ns = offset_ns,
+       .measure_wall_offset_ns = options.wall_ns ? nullptr : std::function([] { return fiber::wall_offset().count(); }),
+       .incarnation = options.incarnation ? *options.incarnation : make_incarnation(offset_ns + now_ns)});
 }
 
 void Worker::stop() { parts_->engine.stop(); }
+void Worker::stop_tasks() { parts_->engine.stop_tasks(); }
 const model::WorkerSpec& Worker::spec() const { return parts_->engine.spec(); }
 
 }  // namespace rota

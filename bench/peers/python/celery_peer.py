@@ -1,4 +1,4 @@
-"""Celery's part of the rows about the host (P-13): broker and results on a Redis of its own, on loopback and in memory
+"""Celery's part of the rows about the host (P-13, P-14): broker and results on a Redis of its own, on loopback and in memory
 only, and a worker with `threads` processes. All of it is started here, in a temporary folder, and ended here."""
 
 import os
@@ -65,7 +65,12 @@ def start(count):
     return driver.us_to_start(count, lambda: began.delay().get())
 
 
-WORKS = {"host_flat": flat, "host_chain": chain, "host_start": start}
+def round_trip(count):
+    return driver.us_to_end(count, lambda: noop.delay().get())
+
+
+WORKS = {"host_flat": flat, "host_chain": chain, "host_start": start, "redis_flat": flat, "redis_chain": chain,
+         "redis_round_trip": round_trip}
 
 
 def measure(work, threads, count):

@@ -1,0 +1,358 @@
+#include "cli/host_session.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <set>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "base/units.h"
+#include "bus/local.h"
+#include "bus/redis_bus.h"
+#include "cli/control_client.h"
+#include "cli/daemon.h"
+#include "cli/host_watch.h"
+#include "host/control_server.h"
+#include "host/follower.h"
+#include "host/host.h"
+#include "ledger/disk_ledger.h"
+#include "net/redis_url.h"
+#include "net/stream.h"
+#include "rota/fiber/channel.h"
+#include "rota/fiber/error.h"
+#include "rota/fiber/nursery.h"
+#include "rota/fiber/runtime.h"
+#include "rota/fiber/sync.h"
+#include "rota/fiber/time.h"
+#include "rota/version.h"
+#include "rota/worker.h"
+
+namespace rota::cli {
+
+using std::chrono::nanoseconds;
+
+namespace {
+
+constexpr std::chrono::seconds kFlush{2};        // For the last messages to reach Redis.
+constexpr std::chrono::seconds kLookEvery{1};    // How often the state of the bus is looked at.
+constexpr std::chrono::seconds kAfterDrain{15};  // For programs that were told to stop: TERM, then KILL.
+// Workers in the host's process have this label. Their tasks are given back without spending an attempt when the host
+// starts again.
+const model::Label kEmbedded{"rota.embedded", "true"};
+
+// The host's end of the Redis bus, which says so while Redis cannot be reached: otherwise the host would take the
+// silence of its workers for their death.
+class WatchedBus final : public bus::HostEnd {
+ public:
+  explicit WatchedBus(std::unique_ptr<bus::RedisHostEnd> redis) : redis_(std::move(redis)) {}
+  Result<bus::DeliveryFromWorker> receive(nanoseconds limit) override {
+    Result<bus::DeliveryFromWorker> delivery = redis_->receive(std::min<nanoseconds>(limit, kLookEvery));
+    if (delivery.ok() || delivery.code() != ErrorCode::kTimeout) return delivery;
+    ROTA_TRY(redis_->status());
+    return delivery;
+  }
+  Result<void> acknowledge(std::uint64_t id) override { return redis_->acknowledge(id); }
+  Result<void> send(const std::string& worker, model::ToWorker message) override {
+    return redis_->send(worker, std::move(message));
+  }
+  Result<void> rewind() override { return redis_->rewind(); }
+  [[nodiscard]] bus::RedisHostEnd& redis() { return *redis_; }
+
+ private:
+  std::unique_ptr<bus::RedisHostEnd> redis_;
+};
+
+std::vector<model::WorkerSpec> local_specs(std::int64_t count) {
+  std::vector<model::WorkerSpec> specs;
+  if (count == 0) return specs;
+  const model::Resources machine = machine_resources();
+  for (std::int64_t i = 1; i <= count; ++i) {
+    model::WorkerSpec spec;
+    spec.name = count == 1 ? "local" : "local-" + std::to_string(i);
+    spec.resources.cpu_millis = std::max<std::int64_t>(machine.cpu_millis / count, 1);
+    spec.resources.memory_bytes = machine.memory_bytes / count;
+    if (i == 1) spec.resources.gpus = machine.gpus;
+    spec.labels = {kEmbedded};
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+class Session {
+ public:
+  Session(const HostSetup& setup, ledger::Ledger& ledger, DaemonSignals& signals,
+          const std::function<Result<HostSetup>()>& reload)
+      : setup_(setup),
+        ledger_(ledger),
+        signals_(signals),
+        reload_(reload),
+        specs_(local_specs(setup.config.local_workers)) {
+    std::set<std::string> names;
+    for (const model::WorkerSpec& spec : specs_) names.insert(spec.name);
+    watch_ = std::make_unique<HostWatch>(setup_.config, std::move(names));
+  }
+
+  Result<void> run();
+
+ private:
+  struct LocalWorker {
+    std::unique_ptr<bus::WorkerEnd> end;
+    std::unique_ptr<Worker> worker;
+    fiber::Task<Result<void>> task;
+  };
+  // The session's own events: what can end it.
+  enum class Event : std::uint8_t { kStop, kReload, kHostEnded, kBusEnded };
+
+  Result<void> open_buses(fiber::Nursery& nursery);
+  Result<void> serve(fiber::Nursery& nursery);
+  Result<void> wait_until_told(fiber::Nursery& nursery);
+  void start_workers(fiber::Nursery& nursery);
+  void drain_workers();
+  void reload();
+  // Logs when Redis becomes unreachable and reachable, and reports when another host took over.
+  void watch_bus();
+
+  HostSetup setup_;
+  ledger::Ledger& ledger_;
+  DaemonSignals& signals_;
+  const std::function<Result<HostSetup>()>& reload_;
+  const std::vector<model::WorkerSpec> specs_;
+  std::unique_ptr<HostWatch> watch_;
+  bus::LocalBus local_bus_;
+  std::unique_ptr<WatchedBus> redis_bus_;
+  std::unique_ptr<host::Host> host_;
+  std::unique_ptr<host::ControlServer> control_;
+  std::vector<LocalWorker> workers_;
+  fiber::Channel<Event> events_{16};
+};
+
+Result<void> Session::open_buses(fiber::Nursery& nursery) {
+  if (setup_.config.redis.empty()) return {};
+  bus::RedisBusOptions options;
+  ROTA_TRY_ASSIGN(options.url, net::RedisUrl::parse(setup_.config.redis));
+  options.prefix = setup_.config.redis_prefix;
+  ROTA_LOG(kInfo, "redis", {"url", options.url.to_string()}, {"prefix", options.prefix});
+  ROTA_TRY_ASSIGN(std::unique_ptr<bus::RedisHostEnd> end,
+                  bus::RedisHostEnd::open(net::real_network(), std::move(options), nursery));
+  redis_bus_ = std::make_unique<WatchedBus>(std::move(end));
+  return {};
+}
+
+Result<void> Session::run() {
+  Result<void> outcome;
+  try {
+    fiber::with_scope([&](fiber::Nursery& nursery) {
+      outcome = serve(nursery);
+      nursery.cancel();  // What still waits: the reader of signals, the tasks of the bus.
+    });
+  } catch (const fiber::Cancelled&) {  // As it was told to.
+  }
+  return outcome;
+}
+
+Result<void> Session::serve(fiber::Nursery& nursery) {
+  ROTA_TRY(open_buses(nursery));
+  std::vector<bus::HostEnd*> buses{&local_bus_.host()};
+  if (redis_bus_ != nullptr) buses.push_back(redis_bus_.get());
+
+  host::HostOptions options;
+  options.policy = setup_.policy;
+  options.ends_with_host = [](const model::WorkerSpec& spec) {
+    return std::find(spec.labels.begin(), spec.labels.end(), kEmbedded) != spec.labels.end();
+  };
+  options.await_workers = specs_.size();
+  options.follow = true;
+  options.snapshot_every = setup_.config.snapshot_every;
+  options.compact = setup_.config.compact;
+  host_ = std::make_unique<host::Host>(ledger_, buses, std::move(options), watch_.get());
+  fiber::Task<void> watching = nursery.spawn([this] { watch_->run(); });
+  fiber::Task<Result<void>> hosting = nursery.spawn([this] {
+    Result<void> ended = host_->run();
+    (void)events_.try_send(Event::kHostEnded);
+    return ended;
+  });
+  if (host_->follower().read([&](const fleet::State& state) { watch_->begin(state); }, 0, std::chrono::hours(1)).ok()) {
+    start_workers(nursery);
+  }
+  ROTA_TRY_ASSIGN(const std::unique_ptr<net::Listener> listener, listen_for_control(setup_.config.state));
+  control_ = std::make_unique<host::ControlServer>(*host_, *listener);
+  fiber::Task<void> controlling = nursery.spawn([this] { control_->run(); });
+
+  Result<void> outcome = wait_until_told(nursery);
+
+  notify_service_manager("STOPPING=1\nSTATUS=stopping");
+  control_->refuse_submissions();
+  drain_workers();
+  host_->stop();
+  if (Result<void> ended = hosting.get(); !ended.ok()) outcome = std::move(ended);
+  if (redis_bus_ != nullptr) {
+    (void)redis_bus_->redis().flush(kFlush);
+    redis_bus_->redis().close();
+  }
+  listener->close();
+  controlling.wait();
+  watch_->close();
+  watching.wait();
+  remove_control_socket(setup_.config.state);
+  return outcome;
+}
+
+Result<void> Session::wait_until_told(fiber::Nursery& nursery) {
+  nursery.launch([this] {
+    for (;;) {
+      const Result<DaemonSignal> signal = signals_.next();
+      if (!signal.ok()) return;
+      (void)events_.try_send(*signal == DaemonSignal::kStop ? Event::kStop : Event::kReload);
+    }
+  });
+  if (redis_bus_ != nullptr) nursery.launch([this] { watch_bus(); });
+  ROTA_LOG(kInfo, "host started", {"version", library_version_text()}, {"state", setup_.config.state},
+           {"local_workers", specs_.size()}, {"record", ledger_.last_index()});
+  notify_service_manager("READY=1\nSTATUS=serving");
+  for (;;) {
+    const std::optional<Event> event = events_.receive();
+    if (!event) return {};
+    switch (*event) {
+      case Event::kStop:
+        ROTA_LOG(kInfo, "stopping: no more submissions are accepted", {"drain", setup_.config.drain},
+                 {"again", "a second signal exits at once"});
+        return {};
+      case Event::kReload:
+        reload();
+        break;
+      case Event::kHostEnded:
+        return {};  // serve() returns its error.
+      case Event::kBusEnded:
+        return redis_bus_->redis().ended();
+    }
+  }
+}
+
+void Session::watch_bus() {
+  bool reachable = false;
+  bool told = false;
+  for (;;) {
+    if (!redis_bus_->redis().ended().ok()) {
+      (void)events_.try_send(Event::kBusEnded);
+      return;
+    }
+    const Result<void> status = redis_bus_->redis().status();
+    if (status.ok() && !reachable) ROTA_LOG(kInfo, "redis is reachable");
+    if (!status.ok() && (reachable || !told)) {
+      ROTA_LOG(kWarn, "redis is unreachable; running tasks continue", {"why", status.error().message});
+      told = true;
+    }
+    reachable = status.ok();
+    if (!fiber::sleep_for(kLookEvery).ok()) return;
+  }
+}
+
+void Session::start_workers(fiber::Nursery& nursery) {
+  for (const model::WorkerSpec& spec : specs_) {
+    LocalWorker& local = workers_.emplace_back();
+    WorkerOptions options;
+    options.spec = spec;
+    options.detect_resources = false;
+    options.directory = setup_.config.state + "/logs";
+    options.cache_directory = setup_.config.state + "/cache";
+    local.worker = std::make_unique<Worker>(std::move(options));
+    local.end = local_bus_.connect(spec.name).value();  // The names are different.
+    local.task = nursery.spawn([worker = local.worker.get(), end = local.end.get()] { return worker->run(*end); });
+  }
+}
+
+void Session::drain_workers() {
+  for (LocalWorker& local : workers_) local.worker->stop();
+  const nanoseconds until = fiber::now() + setup_.config.drain;
+  for (LocalWorker& local : workers_) {
+    if (local.task.wait_for(std::max<nanoseconds>(until - fiber::now(), nanoseconds(0)))) continue;
+    ROTA_LOG(kWarn, "stopping the tasks of a local worker: they did not end in time",
+             {"worker", local.worker->spec().name}, {"drain", setup_.config.drain});
+    local.task.cancel();
+  }
+  for (LocalWorker& local : workers_) {
+    if (!local.task.wait_for(kAfterDrain)) ROTA_LOG(kError, "a local worker does not end");
+  }
+}
+
+void Session::reload() {
+  Result<HostSetup> loaded = reload_();
+  if (!loaded.ok()) {
+    ROTA_LOG(kError, "settings not reloaded", {"why", loaded.error().message});
+    return;
+  }
+  if (loaded->policy != setup_.policy) {
+    const Result<fleet::Events> set = host_->execute(fleet::SetPolicy{loaded->policy});
+    if (set.ok()) {
+      setup_.policy = loaded->policy;
+      ROTA_LOG(kInfo, "reloaded the policy");
+    } else {
+      ROTA_LOG(kError, "the new policy was refused; the old one stays", {"why", set.error().message});
+    }
+  }
+  set_log_level(loaded->log.level);
+  (void)reopen_log();
+  const host::HostConfig& now = setup_.config;
+  const host::HostConfig& wanted = loaded->config;
+  const auto needs_restart = [](std::string_view name, bool changed) {
+    if (changed) ROTA_LOG(kWarn, "this setting has changed and needs a restart", {"setting", name});
+  };
+  needs_restart("host.state", now.state != wanted.state);
+  needs_restart("host.redis", now.redis != wanted.redis);
+  needs_restart("host.redis_prefix", now.redis_prefix != wanted.redis_prefix);
+  needs_restart("host.local_workers", now.local_workers != wanted.local_workers);
+  needs_restart("host.threads", now.threads != wanted.threads);
+  needs_restart("host.durability", now.durability != wanted.durability);
+  needs_restart("host.snapshot_every", now.snapshot_every != wanted.snapshot_every);
+  needs_restart("host.compact", now.compact != wanted.compact);
+  needs_restart("host.output_most", now.output_most_bytes != wanted.output_most_bytes);
+  needs_restart("host.density", now.density != wanted.density || now.metrics_directory != wanted.metrics_directory ||
+                                    now.density_bucket_sec != wanted.density_bucket_sec);
+  needs_restart("log.file", setup_.log.file != loaded->log.file || setup_.log.format != loaded->log.format);
+  setup_.config.drain = wanted.drain;
+  ROTA_LOG(kInfo, "settings reloaded");
+}
+
+}  // namespace
+
+Result<void> run_host(const HostSetup& setup, const std::function<Result<HostSetup>()>& reload) {
+  std::error_code error;
+  std::filesystem::create_directories(setup.config.state + "/logs", error);
+  if (error) {
+    return Error{error == std::errc::permission_denied ? ErrorCode::kPermissionDenied : ErrorCode::kIoError,
+                 "the state folder '" + setup.config.state + "' could not be created: " + error.message() +
+                     "; choose another one with --state DIR"};
+  }
+  // Only the user who runs the host may reach its control socket and read the log.
+  if (::chmod(setup.config.state.c_str(), 0700) != 0) {
+    return Error{ErrorCode::kPermissionDenied, "the state folder '" + setup.config.state +
+                                                   "' belongs to another user; choose another one with --state DIR"};
+  }
+  ROTA_TRY(start_log(setup.log));
+  // Created before any other thread: see run_session.cc.
+  ROTA_TRY_ASSIGN(const std::unique_ptr<fiber::Runtime> runtime,
+                  fiber::Runtime::create({.worker_count = static_cast<std::size_t>(setup.config.threads)}));
+  ROTA_TRY_ASSIGN(
+      const std::unique_ptr<ledger::DiskLedger> ledger,
+      ledger::DiskLedger::open({.path = setup.config.state + "/ledger.db", .durability = setup.config.durability}));
+  ROTA_TRY_ASSIGN(const std::unique_ptr<DaemonSignals> signals, DaemonSignals::install(2));
+  Result<void> outcome = runtime->run([&] { return Session(setup, *ledger, *signals, reload).run(); });
+  Result<void> closed = ledger->close();
+  if (outcome.ok()) outcome = std::move(closed);
+  if (outcome.ok()) {
+    ROTA_LOG(kInfo, "host stopped");
+  } else {
+    ROTA_LOG(kError, "host stopped", {"why", outcome.error().message});
+  }
+  stop_log();
+  return outcome;
+}
+
+}  // namespace rota::cli

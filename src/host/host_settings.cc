@@ -1,0 +1,96 @@
+#include "host/host_settings.h"
+
+#include <utility>
+
+namespace rota::host {
+
+namespace {
+
+using namespace std::chrono_literals;
+using ledger::Durability;
+
+}  // namespace
+
+HostSettings::HostSettings(SettingsTable& table)
+    : state_(table.add_string(
+          {.name = "host.state", .meaning = "the state folder: ledger, logs and control socket", .flag = "state"},
+          ".rota/host")),
+      redis_(table.add_string(
+          {.name = "host.redis",
+           .meaning = "the Redis server of the fleet, redis://[user[:password]@]host[:port][/database]; "
+                      "empty: local workers only",
+           .flag = "redis",
+           .environment = {"ROTA_REDIS"},
+           .secret = true},
+          "")),
+      redis_prefix_(table.add_string({.name = "host.redis_prefix",
+                                      .meaning = "the keys in Redis begin with it; fleets that share a server need "
+                                                 "different ones",
+                                      .flag = "redis-prefix",
+                                      .environment = {"ROTA_REDIS_PREFIX"}},
+                                     "rota", 64)),
+      local_workers_(table.add_int({.name = "host.local_workers",
+                                    .meaning = "workers in the host's own process, which share this machine; 0: none",
+                                    .flag = "local-workers"},
+                                   1, 0, 256)),
+      threads_(table.add_int({.name = "host.threads", .meaning = "threads of the host itself", .flag = "threads"}, 2, 1,
+                             64)),
+      drain_(
+          table.add_duration({.name = "host.drain",
+                              .meaning = "after SIGTERM, how long tasks of local workers may continue; then they are "
+                                         "stopped, and the next start runs them again without spending an attempt",
+                              .flag = "drain"},
+                             30s, 0s, 24h)),
+      durability_(table.add_enum(
+          {.name = "host.durability",
+           .meaning = "full: the log survives a power failure; relaxed: a crash of the process",
+           .flag = "durability"},
+          Durability::kFull,
+          {std::pair<std::string_view, Durability>{"full", Durability::kFull}, {"relaxed", Durability::kRelaxed}})),
+      snapshot_every_(table.add_int({.name = "host.snapshot_every",
+                                     .meaning = "records between two snapshots of the state; 0: never",
+                                     .flag = "snapshot-every"},
+                                    100'000, 0, 1'000'000'000'000)),
+      compact_(table.add_bool({.name = "host.compact",
+                               .meaning = "remove the records that a snapshot covers; explain and replay then begin at "
+                                          "the snapshot",
+                               .flag = "compact"},
+                              true)),
+      output_most_(table.add_bytes({.name = "host.output_most",
+                                    .meaning = "output kept of one attempt that ran on another machine",
+                                    .flag = "output-most"},
+                                   {16U << 20}, {0}, {1ULL << 40})),
+      density_(table.add_bool({.name = "host.density",
+                               .meaning = "write submissions and active workers over time to task_worker_density.json",
+                               .environment = {"ROTA_HOST_DENSITY", "HOST_METRICS_ENABLE_DENSITY_PLOT"}},
+                              false)),
+      metrics_directory_(table.add_string({.name = "host.metrics_dir",
+                                           .meaning = "the folder of task_worker_density.json; empty: the state folder",
+                                           .environment = {"ROTA_HOST_METRICS_DIR", "HOST_METRICS_DIR"}},
+                                          "")),
+      density_bucket_(
+          table.add_int({.name = "host.density_bucket_sec",
+                         .meaning = "length of one bucket of the density",
+                         .unit = "s",
+                         .environment = {"ROTA_HOST_DENSITY_BUCKET_SEC", "HOST_METRICS_DENSITY_BUCKET_SEC"}},
+                        60, 1, 86'400)) {}
+
+HostConfig HostSettings::config(const Settings& settings) const {
+  HostConfig config;
+  config.state = settings.get(state_);
+  config.redis = settings.get(redis_);
+  config.redis_prefix = settings.get(redis_prefix_);
+  config.local_workers = settings.get(local_workers_);
+  config.threads = settings.get(threads_);
+  config.drain = settings.get(drain_);
+  config.durability = settings.get(durability_);
+  config.snapshot_every = static_cast<std::uint64_t>(settings.get(snapshot_every_));
+  config.compact = settings.get(compact_);
+  config.output_most_bytes = settings.get(output_most_).count;
+  config.density = settings.get(density_);
+  config.metrics_directory = settings.get(metrics_directory_);
+  config.density_bucket_sec = settings.get(density_bucket_);
+  return config;
+}
+
+}  // namespace rota::host

@@ -1,0 +1,199 @@
+"""A fleet of real processes under faults (U-1, U-4, B-16, L-2).
+
+Goal: whatever dies, every task takes effect exactly once according to its record, nothing is left running, and the log
+replays. Method: a host, four workers and Redis run workflow after workflow while faults come at random moments: KILL and
+STOP of each of them, Redis restarted empty, a full disk under the host. The result of every execution is unique, and each
+task's dependants show which result they got: it must be the one in the log.
+
+ROTA_CHAOS_SECONDS is the length (default 30; a long run is 300), ROTA_CHAOS_SEED the seed of the faults.
+"""
+
+import collections
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import time
+import unittest
+
+from fleet_support import FleetCase, LIMIT_S, TTL_MS
+
+SECONDS = float(os.environ.get("ROTA_CHAOS_SECONDS") or 30)
+SEED = int(os.environ.get("ROTA_CHAOS_SEED") or time.time_ns())
+PAUSE_S = 1.3  # Between two faults: 200 in five minutes.
+WORKERS = ("w1", "w2", "w3", "w4")
+ITEMS = 12
+
+# Each execution has a result of its own. The last task has all of them as its inputs.
+WORKFLOW = f"""apiVersion: rota/v1
+spec:
+  resources: {{hardware: {{cpu: 500m}}}}
+  stages:
+    - name: first
+      matrix: {{i: [{", ".join(str(i) for i in range(ITEMS))}]}}
+      max_attempts: 50
+      run: |
+        read -r nonce < /proc/sys/kernel/random/uuid
+        sleep 0.${{matrix.i}}
+        echo "\\"$nonce\\""
+    - name: second
+      matrix: {{i: [{", ".join(str(i) for i in range(ITEMS))}]}}
+      max_attempts: 50
+      env: {{ALL: "${{first.result}}"}}
+      run: |
+        read -r nonce < /proc/sys/kernel/random/uuid
+        echo "{{\\"saw\\": $ALL, \\"nonce\\": \\"$nonce\\"}}" > "$ROTA_RESULT"
+    - name: last
+      max_attempts: 50
+      env: {{ALL: "${{second.result}}", FIRST: "${{first.result}}"}}
+      run: |
+        echo "{{\\"second\\": $ALL, \\"first\\": $FIRST}}" > "$ROTA_RESULT"
+"""
+
+
+class Chaos(FleetCase):
+    def setUp(self):
+        super().setUp()
+        self.dice = random.Random(SEED)
+        self.faults = collections.Counter()
+        self.stopped = {}  # Process name: when it continues.
+        self.write("w.yaml", WORKFLOW)
+
+    def start_one(self, name):
+        if name == "redis":
+            self.start_redis()
+        elif name == "host":
+            self.start_host("--drain", "1s")
+        else:
+            self.start_worker(name, "--cpu", "1", "--dir", self.path("dir-" + name))
+
+    def restart_ended(self):
+        """As a service manager does: what has ended is started again."""
+        for name, process in list(self.running.items()):
+            if process.poll() is not None:
+                self.start_one(name)
+
+    def continue_stopped(self, everybody=False):
+        for name, until in list(self.stopped.items()):
+            if everybody or time.monotonic() >= until:
+                del self.stopped[name]
+                self.running[name].send_signal(signal.SIGCONT)
+
+    def fault(self):
+        name = self.dice.choice(["host", "redis", *WORKERS, *WORKERS])
+        kind = self.dice.choice(["kill", "kill", "stop", "fill"])
+        if kind == "fill":
+            self.fill_disk()
+        elif name in self.stopped:
+            return
+        elif kind == "kill":
+            self.kill(name)
+            self.start_one(name)
+        else:
+            # Half of the pauses are longer than the TTL.
+            self.running[name].send_signal(signal.SIGSTOP)
+            self.stopped[name] = time.monotonic() + self.dice.uniform(0.1, 2 * TTL_MS / 1000)
+        self.faults[kind if kind == "fill" else f"{kind} {name}"] += 1
+
+    def fill_disk(self):
+        """The host cannot write any more: no file may be written beyond its first page. The host ends with an error at its
+        next decision; or there is none, and it is killed. Then it starts again without the limit."""
+        if "host" in self.stopped:
+            return
+        host = self.running["host"]
+        try:
+            resource.prlimit(host.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+        except ProcessLookupError:
+            return
+        until = time.monotonic() + 2
+        while time.monotonic() < until and host.poll() is None:
+            time.sleep(0.02)
+        self.faults["refused" if host.poll() is not None else "not full"] += 1
+        self.kill("host")
+        self.start_one("host")
+
+    def try_submit(self, number):
+        """With a key, so that a submission whose answer was lost is not made twice."""
+        try:
+            done = self.rota("submit", "w.yaml", "--state", self.state, "--key", f"run-{number}", "--json", timeout=5)
+        except subprocess.TimeoutExpired:
+            return False
+        return done.returncode == 0
+
+    def ended(self):
+        done = self.rota("status", self.state, "--json", "--all")
+        if done.returncode != 0:
+            return None
+        runs = json.loads(done.stdout)["runs"]
+        return runs[0]["workflows"] if runs else []
+
+    def test_chaos(self):
+        print(f"seed {SEED}", flush=True)
+        for name in ("redis", "host", *WORKERS):
+            self.start_one(name)
+        self.wait_for_workers(4)
+        submitted = 0
+        deadline = time.monotonic() + SECONDS
+        next_fault = time.monotonic() + PAUSE_S
+        while time.monotonic() < deadline:
+            self.restart_ended()
+            self.continue_stopped()
+            if time.monotonic() >= next_fault:
+                self.fault()
+                next_fault = time.monotonic() + self.dice.uniform(0.5, 1.5) * PAUSE_S
+            elif "host" not in self.stopped and submitted < 1 + SECONDS / 3:
+                submitted += self.try_submit(submitted)
+            time.sleep(0.1)
+        # The faults are over: everything that was accepted ends.
+        self.continue_stopped(everybody=True)
+        until = time.monotonic() + 2 * LIMIT_S
+        while True:
+            self.restart_ended()
+            workflows = self.ended()
+            if workflows is not None and all(w["outcome"] != "running" for w in workflows) and len(workflows) >= submitted:
+                break
+            self.assertLess(time.monotonic(), until, f"seed {SEED}: not all workflows ended: "
+                            f"{[(w['workflow'], w['outcome'], w['counts']) for w in workflows or []]}\n"
+                            f"{self.log('host')[-3000:]}")
+            time.sleep(0.2)
+        self.check(workflows, submitted)
+
+    def check(self, workflows, submitted):
+        words = f"seed {SEED}, {sum(self.faults.values())} faults {dict(self.faults)}, {submitted} workflows"
+        for name in (*WORKERS, "host"):
+            self.assertEqual(self.stop(name), 0, f"{name}, {words}: {self.log(name)[-2000:]}")
+        self.kill("redis")
+        self.running.clear()
+        self.assert_nothing_runs()
+        self.assert_replays()
+        self.assertGreater(submitted, 0, words)
+        self.assertEqual({w["outcome"] for w in workflows}, {"succeeded"}, words)
+        results = self.results()
+        self.assertEqual(len(results), len(workflows) * (2 * ITEMS + 1), words)
+        for workflow in workflows:
+            # What each dependant saw is what the log has of the tasks before it: one effect per task.
+            first = [results[f"{workflow['workflow']}.{i}"] for i in range(ITEMS)]
+            second = [results[f"{workflow['workflow']}.{ITEMS + i}"] for i in range(ITEMS)]
+            for each in second:
+                self.assertEqual(each["saw"], first, words)
+            self.assertEqual(results[f"{workflow['workflow']}.{2 * ITEMS}"], {"second": second, "first": first}, words)
+        print(words, flush=True)
+
+    def results(self):
+        """Task id: result, one per success in the log; a second success of a task is a failure."""
+        done = self.rota("replay", self.state, "--records", timeout=LIMIT_S)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = {}
+        for line in done.stdout.splitlines():
+            record = json.loads(line)
+            for event in record["events"]:
+                if event["event"] == "TaskSucceeded":
+                    self.assertNotIn(event["task"], found, "it succeeded twice")
+                    found[event["task"]] = json.loads(record["command"]["outcome"]["result"] or "null")
+        return found
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,101 @@
+"""Shared by the tests of a fleet of real processes: Redis, a host and workers on loopback, in a temporary folder.
+
+The program is the dev build's; ROTA_COMMAND=<path> tests another one.
+"""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
+from support import LIMIT_S, ROOT, ROTA, RunCase, stages  # noqa: E402  pylint: disable=wrong-import-position,unused-import
+
+TTL_MS = 2000
+HEARTBEAT = "200ms"
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@unittest.skipUnless(shutil.which("redis-server"), "redis-server is not installed")
+class FleetCase(RunCase):
+    """A test that runs a fleet. Everything that it starts ends with it."""
+
+    def setUp(self):
+        super().setUp()
+        self.state = self.path("host")
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}"
+        self.running = {}
+
+    def spawn(self, name, command, **options):
+        log = open(self.path(name + ".log"), "a", encoding="utf-8")  # pylint: disable=consider-using-with
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, env=self.environment, **options)
+        log.close()
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.running[name] = process
+        return process
+
+    def start_redis(self, *options):
+        return self.spawn("redis", ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
+                                    "--appendonly", "no", "--dir", self.folder, *options])
+
+    def start_host(self, *options, redis=True, local=0, name="host"):
+        where = ("--redis", self.url) if redis else ()
+        return self.spawn(name, [ROTA, "host", "--state", self.state, *where, "--local-workers", str(local),
+                                 "--policy-heartbeat-ttl-ms", str(TTL_MS), *options])
+
+    def start_worker(self, name, *options):
+        return self.spawn(name, [ROTA, "worker", "--redis", self.url, "--name", name, "--heartbeat", HEARTBEAT, "--gpu",
+                                 "none", *options])
+
+    def kill(self, name, number=signal.SIGKILL):
+        self.running[name].send_signal(number)
+        if number == signal.SIGKILL:
+            self.running[name].wait(LIMIT_S)
+
+    def stop(self, name):
+        """Ends a daemon as a service manager does; returns its status."""
+        process = self.running.pop(name)
+        process.send_signal(signal.SIGTERM)
+        return process.wait(LIMIT_S)
+
+    def log(self, name):
+        return self.read(name + ".log")
+
+    def workers(self):
+        done = self.rota("workers", self.state, "--json")
+        return {worker["name"]: worker for worker in json.loads(done.stdout)["workers"]} if done.returncode == 0 else {}
+
+    def wait_for_workers(self, count):
+        self.wait_for(lambda: sum(worker["state"] in ("idle", "busy", "overloaded") for worker in self.workers().values())
+                      >= count, f"{count} workers did not register: ", lambda: f"{self.workers()} {self.log('host')[-2000:]}")
+
+    def submit(self, file, *options):
+        done = self.rota("submit", file, "--state", self.state, "--json", *options)
+        return done.returncode, (json.loads(done.stdout) if done.stdout else {}), done.stderr
+
+    def workflow(self, identity=None):
+        done = self.rota("status", self.state, "--json", "--all")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        workflows = json.loads(done.stdout)["runs"][0]["workflows"]
+        return next(w for w in workflows if identity in (None, w["workflow"]))
+
+    def wait_for_end(self, identity=None):
+        self.wait_for(lambda: self.workflow(identity)["outcome"] != "running", "the workflow did not end: ",
+                      lambda: f"{self.workflow(identity)} {self.log('host')[-3000:]}")
+        return self.workflow(identity)
+
+    def assert_replays(self):
+        done = self.rota("replay", self.state, "--json")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertTrue(json.loads(done.stdout)["verified"])

@@ -82,6 +82,7 @@ bool CancelToken::cancel(CancelReason reason) {
 }
 
 std::uint64_t CancelToken::on_cancel(std::function<void()> f) {
+  f = with_current_rights(std::move(f));
   {
     sync::MutexLock lock(state_->mutex);
     if (state_->reason.load(std::memory_order_relaxed) == CancelReason::kNone) {

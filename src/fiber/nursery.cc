@@ -14,8 +14,20 @@ namespace {
 
 using Tokens = std::vector<std::shared_ptr<TokenState>>;
 
+// From now on a spawn takes the slow path, which reads the nursery's state. Without memory there are no extras, only a
+// mark.
+void end_fast_spawns(NurseryCore* core) {
+  if (core->extras.load(std::memory_order_acquire) != nullptr) return;
+  try {
+    extras_of(core);
+  } catch (const std::bad_alloc&) {
+    NurseryExtras* none = nullptr;
+    core->extras.compare_exchange_strong(none, kNoExtras, std::memory_order_acq_rel);
+  }
+}
+
 bool mark_cancelled(NurseryCore* core, CancelReason reason) {
-  extras_of(core);
+  end_fast_spawns(core);
   CancelReason none = CancelReason::kNone;
   if (!core->cancel.compare_exchange_strong(none, reason, std::memory_order_seq_cst)) return false;
   NurseryState state = core->state.load(std::memory_order_relaxed);
@@ -29,13 +41,22 @@ void wake_cancelled(Fiber* fiber) {
   if (fiber != nullptr && cancel_wake(fiber)) schedule(fiber);
 }
 
+// Without memory for the list the token is cancelled here, and its callbacks do not run.
+void collect(Tokens& tokens, const std::shared_ptr<TokenState>& token) {
+  try {
+    tokens.push_back(token);
+  } catch (const std::bad_alloc&) {
+    token->reason.store(CancelReason::kParent, std::memory_order_release);
+  }
+}
+
 void wake_registered(NurseryExtras* extras, Tokens& tokens) {
   const std::size_t count = extras->registry.size();
   for (std::size_t i = 0; i < count; ++i) {
     if (i + 4 < count) __builtin_prefetch(&extras->registry[i + 4].fiber->claim, 1);
     const Entry& entry = extras->registry[i];
     wake_cancelled(entry.fiber);
-    if (entry.token != nullptr) tokens.push_back(entry.token);
+    if (entry.token != nullptr) collect(tokens, entry.token);
   }
 }
 
@@ -43,7 +64,7 @@ void wake_registered(NurseryExtras* extras, Tokens& tokens) {
 // and without recursion, because the depth is up to the user. REQUIRES: top's own lock is held if it has extras; `only`
 // limits the nurseries directly below `top` to that task's.
 void cancel_below(NurseryCore* top, const TaskRecord* only, Tokens& tokens) {
-  NurseryExtras* extras = top->extras.load(std::memory_order_acquire);
+  NurseryExtras* extras = peek_extras(top);
   if (extras == nullptr) return;
   NurseryCore* at = extras->first_nested;
   NurseryCore* above = top;
@@ -71,7 +92,13 @@ void cancel_below(NurseryCore* top, const TaskRecord* only, Tokens& tokens) {
 }
 
 void cancel_tokens(const Tokens& tokens) {
-  for (const auto& token : tokens) cancel_token(token, CancelReason::kParent);
+  for (const auto& token : tokens) {
+    try {
+      cancel_token(token, CancelReason::kParent);
+    } catch (const std::bad_alloc&) {
+      token->reason.store(CancelReason::kParent, std::memory_order_release);
+    }
+  }
 }
 
 // Adds `core` to its parent's list. REQUIRES: the parent is linked.
@@ -104,7 +131,7 @@ void link_one(NurseryCore* core) {
 void unlink(NurseryCore* core, NurseryExtras* extras) {
   NurseryCore* parent = parent_of(core);
   if (parent == nullptr || !extras->linked.load(std::memory_order_acquire)) return;
-  NurseryExtras* above = parent->extras.load(std::memory_order_acquire);
+  NurseryExtras* above = peek_extras(parent);
   std::lock_guard guard(above->lock);
   if (extras->previous_nested != nullptr) {
     extras->previous_nested->extras.load(std::memory_order_relaxed)->next_nested = extras->next_nested;
@@ -150,7 +177,8 @@ ThreadWorker* run_own_children(ThreadWorker* worker, NurseryCore* core) {
     const Item item = pop_item(worker);
     if (item == 0) break;
     if (is_fiber(item) || nursery_of(item) != core) {
-      worker->deque.push(item);
+      const bool returned = worker->deque.push(item);
+      ROTA_ASSERT(returned, "there is room for the item that was just taken");
       break;
     }
     TaskRecord* record = task_of(worker, item);
@@ -177,7 +205,11 @@ void await_children(ThreadWorker* worker, NurseryCore* core) {
   worker = run_own_children(worker, core);
   // Acquire, partner: child_done()'s release.
   if (core->local + core->remote.load(std::memory_order_acquire) == 0) return;
-  ensure_linked(core);  // So that a cancellation from above reaches the children while their owner sleeps.
+  try {
+    ensure_linked(core);  // So that the deadlock report finds it.
+  } catch (const std::bad_alloc&) {
+    // A child that blocks links the nursery itself; all others ask whether they are cancelled.
+  }
   CloseWait wait{core};
   park(worker, publish_close, &wait, false, "the children of its scope");
 }
@@ -212,17 +244,20 @@ RuntimeCore* runtime_of(const NurseryCore* core) {
 }
 
 NurseryExtras* extras_of(NurseryCore* core) {
-  NurseryExtras* extras = core->extras.load(std::memory_order_acquire);
+  NurseryExtras* extras = peek_extras(core);
   if (extras != nullptr) return extras;
   auto* made = new NurseryExtras;
-  if (core->extras.compare_exchange_strong(extras, made, std::memory_order_acq_rel)) return made;
+  extras = core->extras.load(std::memory_order_acquire);
+  while (extras == nullptr || extras == kNoExtras) {
+    if (core->extras.compare_exchange_strong(extras, made, std::memory_order_acq_rel)) return made;
+  }
   delete made;
   return extras;
 }
 
 void ensure_linked(NurseryCore* core) {
   const auto is_linked = [](NurseryCore* nursery) {
-    NurseryExtras* extras = nursery->extras.load(std::memory_order_acquire);
+    NurseryExtras* extras = peek_extras(nursery);
     return extras != nullptr && extras->linked.load(std::memory_order_acquire);
   };
   std::vector<NurseryCore*> path;
@@ -238,12 +273,12 @@ void register_task(TaskRecord* task, Fiber* fiber) {
   ensure_linked(nursery);
   NurseryExtras* extras = extras_of(nursery);
   std::lock_guard guard(extras->lock);
-  task->registry.store(static_cast<std::uint32_t>(extras->registry.size()), std::memory_order_relaxed);
-  extras->registry.push_back({fiber, task, nullptr});
+  extras->registry.push_back({fiber, task, nullptr});  // First: if it throws, the task has no entry.
+  task->registry.store(static_cast<std::uint32_t>(extras->registry.size() - 1), std::memory_order_relaxed);
 }
 
 void unregister_task(TaskRecord* task) {
-  NurseryExtras* extras = task->nursery->extras.load(std::memory_order_acquire);
+  NurseryExtras* extras = peek_extras(task->nursery);
   std::shared_ptr<TokenState> token;  // Released outside the lock.
   std::lock_guard guard(extras->lock);
   const std::uint32_t index = task->registry.load(std::memory_order_relaxed);
@@ -293,7 +328,7 @@ void cancel_nursery(NurseryCore* core, CancelReason reason) {
   }
   Tokens tokens;
   wake_cancelled(core->owner);
-  if (NurseryExtras* extras = core->extras.load(std::memory_order_seq_cst); extras != nullptr) {
+  if (NurseryExtras* extras = peek_extras(core, std::memory_order_seq_cst); extras != nullptr) {
     std::lock_guard guard(extras->lock);
     wake_registered(extras, tokens);
     cancel_below(core, nullptr, tokens);
@@ -306,12 +341,12 @@ void cancel_from_handle(TaskRecord* task) {
   RuntimeCore* runtime = runtime_of(nursery);
   runtime->cancel_epoch.fetch_add(1, std::memory_order_seq_cst);
   Tokens tokens;
-  if (NurseryExtras* extras = nursery->extras.load(std::memory_order_seq_cst); extras != nullptr) {
+  if (NurseryExtras* extras = peek_extras(nursery, std::memory_order_seq_cst); extras != nullptr) {
     std::lock_guard guard(extras->lock);
     if (task->has_entry()) {
       const Entry& entry = extras->registry[task->registry.load(std::memory_order_relaxed)];
       wake_cancelled(entry.fiber);
-      if (entry.token != nullptr) tokens.push_back(entry.token);
+      if (entry.token != nullptr) collect(tokens, entry.token);
     }
     cancel_below(nursery, task, tokens);
   }
@@ -320,14 +355,19 @@ void cancel_from_handle(TaskRecord* task) {
 
 void child_failed(NurseryCore* core, TaskRecord* child) {
   if (!core->failure_cancels) return;
-  NurseryExtras* extras = extras_of(core);
   std::exception_ptr failure;
-  if ((child->flags & TaskRecord::kFlagOverflow) != 0) {
-    failure = std::make_exception_ptr(FiberError(Error{ErrorCode::kStackOverflow, "a task's stack overflowed"}));
-  } else {
-    failure = static_cast<ResultRecord<void>*>(child)->error;
+  NurseryExtras* extras = nullptr;
+  try {
+    extras = extras_of(core);
+    if ((child->flags & TaskRecord::kFlagOverflow) != 0) {
+      failure = std::make_exception_ptr(FiberError(Error{ErrorCode::kStackOverflow, "a task's stack overflowed"}));
+    } else {
+      failure = static_cast<ResultRecord<void>*>(child)->error;
+    }
+  } catch (const std::bad_alloc&) {  // Without memory for extras, closing reports only that a failure cancelled it.
+    failure = std::current_exception();
   }
-  {
+  if (extras != nullptr) {
     std::lock_guard guard(extras->lock);
     if (extras->failure == nullptr) extras->failure = std::move(failure);
   }
@@ -354,19 +394,27 @@ void help_children(NurseryCore* core) {
   if (worker != nullptr && core->owner == worker->fiber && worker->fiber->scope == core) run_own_children(worker, core);
 }
 
-Result<void> close_slow(NurseryCore* core) {
-  ThreadWorker* worker = current_worker();
-  if (core->owner == nullptr) return Error{ErrorCode::kFailedPrecondition, "this nursery is already closed"};
+namespace {
+
+// Why the caller may not close the nursery, or null.
+const char* why_not_close(const NurseryCore* core) {
+  const ThreadWorker* worker = current_worker();
+  if (core->owner == nullptr) return "this nursery is already closed";
   if (worker == nullptr || core->owner != worker->fiber || worker->fiber->task != core->owner_task) {
-    return Error{ErrorCode::kFailedPrecondition, "a nursery must be closed by the task that opened it"};
+    return "a nursery must be closed by the task that opened it";
   }
+  return worker->fiber->scope == core ? nullptr : "close the scopes opened inside it first";
+}
+
+// Closes the nursery without memory. REQUIRES: why_not_close() is null.
+void close_children(NurseryCore* core) {
+  ThreadWorker* worker = current_worker();
   Fiber* self = worker->fiber;
-  if (self->scope != core) return Error{ErrorCode::kFailedPrecondition, "close the scopes opened inside it first"};
-  extras_of(core);  // So that a spawn sees that the nursery is no longer open.
+  end_fast_spawns(core);
   NurseryState open = NurseryState::kOpen;
   core->state.compare_exchange_strong(open, NurseryState::kClosing, std::memory_order_acq_rel);
   await_children(worker, core);
-  NurseryExtras* extras = core->extras.load(std::memory_order_acquire);
+  NurseryExtras* extras = peek_extras(core);
   if (extras != nullptr) {
     if (extras->deadline_armed) {
       RuntimeCore* runtime = current_worker()->runtime;
@@ -385,6 +433,15 @@ Result<void> close_slow(NurseryCore* core) {
     event(current_worker(), TaskEvent::kScopeEnd, core->owner_task->id);
     close_metered(current_worker(), core);
   }
+}
+
+}  // namespace
+
+Result<void> close_slow(NurseryCore* core) {
+  if (const char* why = why_not_close(core); why != nullptr) return Error{ErrorCode::kFailedPrecondition, why};
+  close_children(core);
+  const NurseryExtras* extras = peek_extras(core);
+  const CancelReason reason = core->cancel.load(std::memory_order_acquire);
   if (extras != nullptr && extras->failure != nullptr) return error_of(extras->failure);
   if (reason == CancelReason::kNone) return {};
   if (reason == CancelReason::kTimeout) return Error{ErrorCode::kDeadlineExceeded, "the scope's deadline passed"};
@@ -392,8 +449,7 @@ Result<void> close_slow(NurseryCore* core) {
 }
 
 void throw_close(Error error, NurseryCore* core) {
-  if (NurseryExtras* extras = core->extras.load(std::memory_order_acquire);
-      extras != nullptr && extras->failure != nullptr) {
+  if (NurseryExtras* extras = peek_extras(core); extras != nullptr && extras->failure != nullptr) {
     std::rethrow_exception(extras->failure);
   }
   if (error.code == ErrorCode::kCancelled || error.code == ErrorCode::kDeadlineExceeded) {
@@ -411,19 +467,20 @@ void finish_slow(NurseryCore* core) {
 void dispose_nursery(NurseryCore* core) {
   if (core->owner != nullptr) {
     cancel_nursery(core, CancelReason::kFailure);
-    const Result<void> closed = close_slow(core);
-    ROTA_ASSERT(core->owner == nullptr, "a nursery was destroyed by another task than the one that opened it: ",
-                closed.ok() ? "" : closed.error().message);
+    const char* why = why_not_close(core);
+    ROTA_ASSERT(why == nullptr, "a nursery was destroyed by another task than the one that opened it: ", why);
+    close_children(core);
   }
-  delete core->extras.exchange(nullptr, std::memory_order_acq_rel);
+  NurseryExtras* extras = core->extras.exchange(nullptr, std::memory_order_acq_rel);
+  if (extras != kNoExtras) delete extras;
 }
 
 void fail_scope(NurseryCore* core) {
   std::exception_ptr failure;
   if (core->owner != nullptr) {
     cancel_nursery(core, CancelReason::kFailure);
-    (void)close_slow(core);  // The error is in flight, or in `failure`.
-    NurseryExtras* extras = core->extras.load(std::memory_order_acquire);
+    if (why_not_close(core) == nullptr) close_children(core);  // The error is in flight, or in `failure`.
+    NurseryExtras* extras = peek_extras(core);
     if (extras != nullptr) failure = extras->failure;
   }
   dispose_nursery(core);
@@ -473,6 +530,16 @@ void open_slow(ThreadWorker* worker, NurseryCore* core) {
   }
 }
 
+Result<void> refuse_without_memory(ThreadWorker* worker, NurseryCore* core, TaskRecord* record) {
+  if (record->meter != 0) unsettle_meter(worker, record);
+  worker->counters.refused.add(1);
+  record->act(record, Action::kDropClosure);  // User code: it may park, and resume on another thread worker.
+  worker = current_worker();
+  free_record(worker, record);
+  child_done(worker->runtime, core, worker->fiber);
+  return ErrorCode::kResourceExhausted;
+}
+
 Result<void> spawn_check(ThreadWorker* worker, NurseryCore* core, TaskRecord* record, const Grant* grant) {
   Result<void> allowed;
   if ((worker->hooks & kHookCore) != 0) {
@@ -481,7 +548,12 @@ Result<void> spawn_check(ThreadWorker* worker, NurseryCore* core, TaskRecord* re
     allowed = Error{ErrorCode::kNurseryNotActive, "the nursery is no longer open"}.with(
         "state", std::string(to_string(core->state.load())));
   } else if ((worker->hooks & kHookMeter) != 0) {
-    allowed = grant_meter(worker, core, record, grant);
+    try {
+      allowed = grant_meter(worker, core, record, grant);
+    } catch (const std::bad_alloc&) {
+      record->meter = 0;
+      allowed = ErrorCode::kResourceExhausted;
+    }
   }
   if (allowed.ok()) {
     event(worker, TaskEvent::kSpawn, record->id);

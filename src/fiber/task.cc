@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "fiber/baton.h"
+#include "fiber/meter_core.h"
 #include "fiber/runtime_core.h"
 #include "fiber/waiting.h"
 #include "rota/fiber/both.h"
@@ -35,11 +36,21 @@ void take_sample(ThreadWorker* worker, TaskRecord* record) {
   counters.latency_log2[bucket].add(1);
 }
 
+// The capabilities that user code which runs for the task outside of it has: its destructors.
+CapContext* rights_of(const TaskRecord* record) {
+  return record->meter == 0 || is_inline(record->meter) ? nullptr : meter_of(record->meter)->caps;
+}
+
 // Calls the task on the current stack, or ends it without running if it is cancelled.
 void execute(ThreadWorker* worker, TaskRecord* record) {
   if (!record->plain_entry()) take_sample(worker, record);
   if (cancelled_before_run(worker, record)) {
-    record->act(record, Action::kDropClosure);
+    if (CapContext* rights = rights_of(record); rights == nullptr) {
+      record->act(record, Action::kDropClosure);
+    } else {
+      const ActingFor acting(worker->runtime, rights);
+      record->act(record, Action::kDropClosure);
+    }
     record->flags |= TaskRecord::kFlagNeverRan;
     return;
   }
@@ -103,14 +114,51 @@ void await_canceller(TaskRecord* record) {
   for (ShortWait pause; (record->cancel.load(std::memory_order_acquire) & TaskRecord::kCancelBusy) != 0;) pause.round();
 }
 
+namespace {
+
+// Keeps the capabilities of a task that has ended until its result is destroyed.
+class HeldRights {
+ public:
+  HeldRights() = default;
+  ~HeldRights() {
+    if (rights_ != nullptr) drop_reference(rights_);
+  }
+  HeldRights(const HeldRights&) = delete;
+  HeldRights& operator=(const HeldRights&) = delete;
+  void hold(CapContext* rights) { rights_ = add_reference(rights); }
+  void drop_result(RuntimeCore* runtime, TaskRecord* record) const {
+    if (rights_ == nullptr) return record->act(record, Action::kDropResult);
+    const ActingFor acting(runtime, rights_);
+    record->act(record, Action::kDropResult);
+  }
+
+ private:
+  CapContext* rights_ = nullptr;
+};
+
+// The task has overwritten the canary of its stack: its result is dropped, and it fails.
+[[gnu::cold]] void note_overflow(ThreadWorker* worker, TaskRecord* record) {
+  worker->runtime->stacks.restore_canary(worker->fiber);
+  if ((record->flags & (TaskRecord::kFlagOverflow | TaskRecord::kFlagNeverRan)) != 0) return;
+  record->act(record, Action::kDropResult);
+  record->flags &= static_cast<std::uint8_t>(~(TaskRecord::kFlagFailed | TaskRecord::kFlagCancelled));
+  record->flags |= TaskRecord::kFlagOverflow;
+}
+
+}  // namespace
+
 // The task's function has returned, or was never called. Stores the end, wakes the waiter, and leaves the nursery; that
 // comes last, because the nursery may be gone then.
 void finish_task(ThreadWorker* worker, TaskRecord* record) {
   NurseryCore* nursery = record->nursery;
   RuntimeCore* runtime = worker->runtime;
   TaskState end = TaskState::kCompleted;
+  HeldRights rights;
+  if (!stack_intact(worker)) [[unlikely]]
+    note_overflow(worker, record);
   if (record->has_entry()) unregister_task(record);
   if (record->meter != 0) {
+    if (rights_of(record) != nullptr) rights.hold(rights_of(record));
     settle_meter(worker, record);
     record->meter = 0;  // Not again.
   }
@@ -125,6 +173,7 @@ void finish_task(ThreadWorker* worker, TaskRecord* record) {
       worker->fiber->task == nullptr) {
     *worker->exceptions = {};
   }
+  if ((record->flags & (TaskRecord::kFlagOverflow | TaskRecord::kFlagNeverRan)) != 0) release_static_guards(record);
   event(worker, TaskEvent::kComplete, record->id, static_cast<std::uint32_t>(end));
   // Everything up to here can be repeated if something throws (finish_after_fault); nothing throws from here on.
   Counters& counters = worker->counters;
@@ -133,7 +182,7 @@ void finish_task(ThreadWorker* worker, TaskRecord* record) {
                                 : counters.cancelled)
       .add(1);
   if ((record->flags & TaskRecord::kFlagDetached) != 0) {
-    record->act(record, Action::kDropResult);  // User code: it may park, and resume on another thread worker.
+    rights.drop_result(runtime, record);  // User code: it may park, and resume on another thread worker.
     free_record(current_worker(), record);
   } else {
     set_state(record, end);
@@ -141,7 +190,7 @@ void finish_task(ThreadWorker* worker, TaskRecord* record) {
     if (record->cancel.load(std::memory_order_relaxed) != 0) await_canceller(record);
     const std::uintptr_t before = finish_join(record);
     if (before == kJoinDetached) {
-      record->act(record, Action::kDropResult);
+      rights.drop_result(runtime, record);
       free_record(current_worker(), record);
     } else if (before != kJoinNone) {
       wake_joiner(record, before);
@@ -188,6 +237,21 @@ void run_task(ThreadWorker* worker, TaskRecord* record) {
   // At the bottom of the stack is the loop, which gives up its thread. On top of a task, the fault ends here.
   if (outer == nullptr) std::rethrow_exception(fault);
   current_worker()->runtime->worker_panics.fetch_add(1, std::memory_order_relaxed);
+}
+
+void end_stack(Fiber* fiber) {
+  for (TaskRecord* task = fiber->task; task != nullptr;) {
+    task->flags |= TaskRecord::kFlagOverflow;
+    abandon_scopes(fiber, task);  // It may wait, and continue on another thread worker.
+    // A task that was called in place by a join runs on top of the task that opened its nursery.
+    TaskRecord* below = task->nursery->owner == fiber ? task->nursery->owner_task : nullptr;
+    fiber->task = below;
+    finish_task(current_worker(), task);
+    task = below;
+  }
+  void* unused = nullptr;
+  switch_stacks(&unused, prepare_stack(fiber, fiber_main));
+  __builtin_unreachable();
 }
 
 TaskRecord* begin_fork(ThreadWorker* worker, Fork* fork) {

@@ -60,11 +60,7 @@ void inject(RuntimeCore* runtime, Fiber* fiber) {
 
 // A woken fiber is never lost: without memory for the deque to grow, it goes to the inject list, which needs none.
 void push_or_inject(ThreadWorker* worker, Fiber* fiber) {
-  try {
-    worker->deque.push(item_of(fiber));
-  } catch (const std::bad_alloc&) {
-    inject(worker->runtime, fiber);
-  }
+  if (!worker->deque.push(item_of(fiber))) inject(worker->runtime, fiber);
 }
 
 // Moves all injected fibers to the deque of this thread worker, the oldest deepest, and returns one of them.
@@ -271,6 +267,7 @@ Item find_work(ThreadWorker* worker) {
   }
   if ((++worker->tick & kFairness) == 0) [[unlikely]] {
     poll_events(worker->runtime);
+    if (worker->runtime->stacks.has_canaries()) worker->hooks |= kHookCanary;
     if (Item item = take_shared(worker); item != 0) return item;
     Item item = worker->solo ? worker->deque.take_top<true>() : worker->deque.take_top<false>();
     if (item != 0) return item;
@@ -281,7 +278,7 @@ Item find_work(ThreadWorker* worker) {
 }
 
 void push_back(ThreadWorker* worker, void* fiber) {
-  worker->deque.push(item_of(static_cast<Fiber*>(fiber)));
+  push_or_inject(worker, static_cast<Fiber*>(fiber));
   notify_work(worker);
 }
 
@@ -347,6 +344,46 @@ void keep_spare(ThreadWorker* worker, Fiber* fiber) {
   fiber->next = last->next;
   worker->spare_count -= kMaxSpare / 2;
   worker->runtime->stacks.give_some(first, last, kMaxSpare / 2);
+  worker->runtime->trim_later();
+}
+
+// Takes stacks from the pool. False if the system has no memory for one.
+bool refill_spare(ThreadWorker* worker) {
+  RuntimeCore* runtime = worker->runtime;
+  std::uint32_t taken = 0;
+  Fiber* list = runtime->stacks.take_some(kStackBatch, &taken);
+  if (list == nullptr) return false;
+  if (runtime->stacks.has_canaries()) worker->hooks |= kHookCanary;
+  for (Fiber* fiber = list; fiber != nullptr; fiber = fiber->next) {
+    fiber->home = runtime;
+    prepare(fiber);
+  }
+  if (Fiber*& emergency = runtime->emergency_stacks[worker->index]; emergency == nullptr && taken > 1) {
+    emergency = list;
+    list = list->next;
+    --taken;
+  }
+  Fiber* last = list;
+  while (last->next != nullptr) last = last->next;
+  last->next = worker->spare;
+  worker->spare = list;
+  worker->spare_count += taken;
+  return true;
+}
+
+void ensure_parkable(ThreadWorker* worker) {
+  Fiber* fiber = worker->fiber;
+  if (!fiber->task->has_entry()) register_task(fiber->task, fiber);
+  worker = current_worker();  // Registering may run callbacks, which may wait.
+  check_canary(worker);
+  if (worker->spare == nullptr && !refill_spare(worker)) {
+    throw_error(ErrorCode::kResourceExhausted, "there is no memory for another stack, so the task cannot wait");
+  }
+}
+
+void stack_overflowed(ThreadWorker* worker) {
+  worker->runtime->stacks.restore_canary(worker->fiber);
+  throw_error(ErrorCode::kStackOverflow, "the task's stack overflowed; raise Config::stack_bytes or recurse less");
 }
 
 Fiber* loop_fiber(ThreadWorker* worker) {
@@ -355,17 +392,11 @@ Fiber* loop_fiber(ThreadWorker* worker) {
     --worker->spare_count;
     return fiber;
   }
-  std::uint32_t taken = 0;
-  Fiber* list = worker->runtime->stacks.take_some(kStackBatch, &taken);
-  ROTA_ASSERT(list != nullptr, "no memory for another stack; ", worker->runtime->stacks.made(), " exist");
-  Fiber* first = list;
-  for (Fiber* fiber = list; fiber != nullptr; fiber = fiber->next) {
-    fiber->home = worker->runtime;
-    prepare(fiber);
-  }
-  worker->spare = first->next;
-  worker->spare_count = taken - 1;
-  return first;
+  if (refill_spare(worker)) return loop_fiber(worker);
+  // A wait that may fail has been refused before it came here (ensure_parkable()). This is one that may not.
+  Fiber* emergency = std::exchange(worker->runtime->emergency_stacks[worker->index], nullptr);
+  ROTA_ASSERT(emergency != nullptr, "no memory for another stack; ", worker->runtime->stacks.made(), " exist");
+  return emergency;
 }
 
 void fiber_main() {
@@ -432,8 +463,10 @@ WakeReason park(ThreadWorker* worker, Publish publish, void* argument, bool canc
   TaskRecord* task = self->task;
   self->waits_for = waits_for;
   if (cancellable) {
-    if (!task->has_entry()) [[unlikely]]
-      register_task(task, self);
+    if (!can_park(worker)) [[unlikely]] {
+      ensure_parkable(worker);
+      worker = current_worker();
+    }
     begin_wait(self->claim, true);
     if (cancelled_now(worker)) {
       withdraw_wait(self->claim);
@@ -489,8 +522,10 @@ void yield_slow() {
     sched_yield();
     return;
   }
+  check_canary(worker);
   Fiber* self = worker->fiber;
   TaskRecord* task = self->task;
+  if (worker->spare == nullptr && !refill_spare(worker)) return;  // No memory for a stack: nothing else can run here.
   if (!worker->runtime->deterministic && worker->handoff == 0) {
     poll_events(worker->runtime);
     worker->handoff = take_shared(worker);
@@ -513,8 +548,6 @@ void yield_slow() {
   event(current_worker(), TaskEvent::kStart, task->id);
 }
 
-void detail::push_yielded(ThreadWorker* worker, void* fiber) {
-  worker->deque.push(item_of(static_cast<Fiber*>(fiber)));
-}
+void detail::push_yielded(ThreadWorker* worker, void* fiber) { push_or_inject(worker, static_cast<Fiber*>(fiber)); }
 
 }  // namespace rota::fiber

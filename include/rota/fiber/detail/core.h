@@ -196,7 +196,8 @@ struct NurseryCore {
   sync::Atomic<CancelReason> cancel{CancelReason::kNone};
   bool failure_cancels = true;             // False for a runtime's root, whose tasks are independent of each other.
   sync::Atomic<std::uint32_t> seen_epoch;  // No ancestor was cancelled when the runtime's cancel epoch had this value.
-  sync::Atomic<NurseryExtras*> extras{nullptr};  // Created when a child blocks, fails or has a deadline or budget.
+  // Created when a child blocks, fails or has a deadline or budget. kNoExtras instead if there was no memory for them.
+  sync::Atomic<NurseryExtras*> extras{nullptr};
 };
 
 // ---------------------------------------------------------------------------------------------------------- workers
@@ -249,6 +250,7 @@ inline constexpr std::uint8_t kHookTrace = 2;          // Events are recorded.
 inline constexpr std::uint8_t kHookDeterministic = 4;  // One thread acts as all thread workers.
 inline constexpr std::uint8_t kHookCore = 8;           // Profile `core`: spawning is an error.
 inline constexpr std::uint8_t kHookFence = 16;         // No membarrier: light_fence() is not enough.
+inline constexpr std::uint8_t kHookCanary = 32;        // Some stacks have a canary instead of a guard.
 
 struct alignas(sync::kCacheLineBytes) ThreadWorker {
   explicit ThreadWorker(std::size_t queue_size) : deque(queue_size) {}

@@ -16,7 +16,7 @@ using Tokens = std::vector<std::shared_ptr<TokenState>>;
 
 // From now on a spawn takes the slow path, which reads the nursery's state. Without memory there are no extras, only a
 // mark.
-void end_fast_spawns(NurseryCore* core) {
+[[gnu::always_inline]] inline void end_fast_spawns(NurseryCore* core) {
   if (core->extras.load(std::memory_order_acquire) != nullptr) return;
   try {
     extras_of(core);
@@ -397,7 +397,7 @@ void help_children(NurseryCore* core) {
 namespace {
 
 // Why the caller may not close the nursery, or null.
-const char* why_not_close(const NurseryCore* core) {
+[[gnu::always_inline]] inline const char* why_not_close(const NurseryCore* core) {
   const ThreadWorker* worker = current_worker();
   if (core->owner == nullptr) return "this nursery is already closed";
   if (worker == nullptr || core->owner != worker->fiber || worker->fiber->task != core->owner_task) {
@@ -407,7 +407,7 @@ const char* why_not_close(const NurseryCore* core) {
 }
 
 // Closes the nursery without memory. REQUIRES: why_not_close() is null.
-void close_children(NurseryCore* core) {
+[[gnu::always_inline]] inline void close_children(NurseryCore* core) {
   ThreadWorker* worker = current_worker();
   Fiber* self = worker->fiber;
   end_fast_spawns(core);

@@ -116,25 +116,17 @@ void await_canceller(TaskRecord* record) {
 
 namespace {
 
-// Keeps the capabilities of a task that has ended until its result is destroyed.
-class HeldRights {
- public:
-  HeldRights() = default;
-  ~HeldRights() {
-    if (rights_ != nullptr) drop_reference(rights_);
-  }
-  HeldRights(const HeldRights&) = delete;
-  HeldRights& operator=(const HeldRights&) = delete;
-  void hold(CapContext* rights) { rights_ = add_reference(rights); }
-  void drop_result(RuntimeCore* runtime, TaskRecord* record) const {
-    if (rights_ == nullptr) return record->act(record, Action::kDropResult);
-    const ActingFor acting(runtime, rights_);
-    record->act(record, Action::kDropResult);
-  }
-
- private:
-  CapContext* rights_ = nullptr;
-};
+// Destroys a result that nobody will take, while the task still has its capabilities; its destructor has no more.
+[[gnu::cold, gnu::noinline]] void drop_with_rights(RuntimeCore* runtime, TaskRecord* record) {
+  constexpr std::uint8_t kNoValue =
+      TaskRecord::kFlagFailed | TaskRecord::kFlagCancelled | TaskRecord::kFlagOverflow | TaskRecord::kFlagNeverRan;
+  const bool nobody = (record->flags & TaskRecord::kFlagDetached) != 0 ||
+                      record->join.load(std::memory_order_acquire) == kJoinDetached;
+  if (!nobody || (record->flags & kNoValue) != 0) return;
+  const ActingFor acting(runtime, rights_of(record));
+  record->act(record, Action::kDropResult);
+  record->act = [](TaskRecord*, Action) {};  // There is nothing left to destroy.
+}
 
 // The task has overwritten the canary of its stack: its result is dropped, and it fails.
 [[gnu::cold]] void note_overflow(ThreadWorker* worker, TaskRecord* record) {
@@ -153,12 +145,12 @@ void finish_task(ThreadWorker* worker, TaskRecord* record) {
   NurseryCore* nursery = record->nursery;
   RuntimeCore* runtime = worker->runtime;
   TaskState end = TaskState::kCompleted;
-  HeldRights rights;
   if (!stack_intact(worker)) [[unlikely]]
     note_overflow(worker, record);
   if (record->has_entry()) unregister_task(record);
   if (record->meter != 0) {
-    if (rights_of(record) != nullptr) rights.hold(rights_of(record));
+    if (rights_of(record) != nullptr) [[unlikely]]
+      drop_with_rights(runtime, record);
     settle_meter(worker, record);
     record->meter = 0;  // Not again.
   }
@@ -169,11 +161,10 @@ void finish_task(ThreadWorker* worker, TaskRecord* record) {
     end = TaskState::kCancelled;
   }
   // A task that was left without unwinding may have been in a handler, whose exception must be forgotten.
-  if ((record->flags & (TaskRecord::kFlagOverflow | TaskRecord::kFlagNeverRan)) != 0 &&
-      worker->fiber->task == nullptr) {
-    *worker->exceptions = {};
+  if ((record->flags & (TaskRecord::kFlagOverflow | TaskRecord::kFlagNeverRan)) != 0) [[unlikely]] {
+    if (worker->fiber->task == nullptr) *worker->exceptions = {};
+    release_static_guards(record);
   }
-  if ((record->flags & (TaskRecord::kFlagOverflow | TaskRecord::kFlagNeverRan)) != 0) release_static_guards(record);
   event(worker, TaskEvent::kComplete, record->id, static_cast<std::uint32_t>(end));
   // Everything up to here can be repeated if something throws (finish_after_fault); nothing throws from here on.
   Counters& counters = worker->counters;
@@ -182,7 +173,7 @@ void finish_task(ThreadWorker* worker, TaskRecord* record) {
                                 : counters.cancelled)
       .add(1);
   if ((record->flags & TaskRecord::kFlagDetached) != 0) {
-    rights.drop_result(runtime, record);  // User code: it may park, and resume on another thread worker.
+    record->act(record, Action::kDropResult);  // User code: it may park, and resume on another thread worker.
     free_record(current_worker(), record);
   } else {
     set_state(record, end);
@@ -190,7 +181,7 @@ void finish_task(ThreadWorker* worker, TaskRecord* record) {
     if (record->cancel.load(std::memory_order_relaxed) != 0) await_canceller(record);
     const std::uintptr_t before = finish_join(record);
     if (before == kJoinDetached) {
-      rights.drop_result(runtime, record);
+      record->act(record, Action::kDropResult);
       free_record(current_worker(), record);
     } else if (before != kJoinNone) {
       wake_joiner(record, before);

@@ -68,6 +68,8 @@ Result<fleet::Policy> policy_of(const std::vector<model::WorkerSpec>& workers) {
   if (!chosen(rows.heartbeat_ttl())) policy.heartbeat_ttl_ms = 365LL * 24 * 3600 * 1000;
   // No other worker will join.
   if (!chosen(rows.no_worker_grace())) policy.no_worker_grace_ms = 5000;
+  // A run can be resumed whenever its user comes back: nothing of it is forgotten.
+  if (policy.retention_ms == fleet::Policy{}.retention_ms) policy.retention_ms = 100LL * 365 * 24 * 3600 * 1000;
   return policy;
 }
 

@@ -329,7 +329,6 @@ Result<RunEnd> Session::run() {
   options.policy = setup_.policy;
   options.workers_end_with_host = true;
   options.await_workers = setup_.workers.size();
-  options.wall_ns = begin_wall_ns_;
   options.compact = false;  // `rota explain` and `rota replay` need the whole log.
 
   RunEnd end;

@@ -94,6 +94,8 @@ RuntimeCore::RuntimeCore(const Config& checked)
       deterministic(checked.deterministic_seed.has_value()),
       order(checked.deterministic_seed.value_or(0)) {
   init_process();
+  steals = std::make_unique<sync::Atomic<bool>[]>(worker_count);
+  for (std::uint32_t i = 0; i < worker_count; ++i) steals[i].store(true, std::memory_order_relaxed);
   root.owner_task = nullptr;
   root.owner = nullptr;
   root.outer = nullptr;
@@ -102,6 +104,7 @@ RuntimeCore::RuntimeCore(const Config& checked)
   root.runtime = this;
   emergency_stacks.resize(worker_count);
   root_extras.reset(extras_of(&root));
+  root.epoch = &cancel_epoch;
   ensure_linked(&root);
   if (config.trace_events > 0) trace = std::make_unique<Trace>(worker_count, config.trace_events);
   Prng seeds(config.seed);
@@ -112,7 +115,7 @@ RuntimeCore::RuntimeCore(const Config& checked)
     worker->index = i;
     worker->solo = (worker_count == 1 || !config.enable_stealing) && !deterministic;
     worker->cancel_epoch = &cancel_epoch;
-    worker->counters.spawned.add(static_cast<std::uint64_t>(i) << 48);
+    worker->counters.spawned.add((static_cast<std::uint64_t>(i) << 48) + kFirstTask);
     worker->idle_word = g_membarrier || ROTA_TSAN ? &lot.word() : &g_somebody_sleeps;
     for (std::uint64_t& word : worker->random) word = seeds.next();
     std::uint8_t hooks = 0;
@@ -160,6 +163,7 @@ void RuntimeCore::start_threads() {
     sync::MutexLock lock(threads_mutex);  // A thread may have to be replaced before all have started.
     threads.resize(worker_count);
     for (std::uint32_t i = 0; i < worker_count; ++i) threads[i] = sync::Thread([this, i] { thread_main(i); });
+    timekeeper_thread = sync::Thread([this] { keep_time(); });
   } catch (const std::exception& error) {
     stopping.store(true, std::memory_order_seq_cst);
     while (wake_one(true)) {
@@ -217,6 +221,19 @@ void RuntimeCore::join_threads() {
       thread.join();  // It may have started a replacement.
     }
   }
+  timekeeper.stop();
+  if (timekeeper_thread.joinable()) timekeeper_thread.join();
+}
+
+void RuntimeCore::keep_time() {
+  timekeeper.run([this] { return timers.next(); }, steady_now,
+                 [this](Nanoseconds time) {
+                   try {
+                     timers.fire_due(time);
+                   } catch (...) {  // As a thread worker's loop: the fault is counted, and the time is still kept.
+                     worker_panics.fetch_add(1, std::memory_order_relaxed);
+                   }
+                 });
 }
 
 void RuntimeCore::thread_main(std::uint32_t index) {
@@ -239,9 +256,15 @@ void RuntimeCore::ring(std::uint32_t worker) {
 }
 
 void add_timer(RuntimeCore* runtime, Timer* timer) {
+  const Nanoseconds at = timer->at;  // Read now: once it is added, the timer may fire and be gone.
   const bool earliest = runtime->timers.add(timer);
-  // A thread worker that sleeps until a later time must be woken.
-  if (earliest && runtime->poller.load() >= 0) runtime->reactor->ring();
+  if (!earliest || runtime->deterministic) return;
+  // Who sleeps until a later time must be woken: the thread worker that watches, or else the timekeeper.
+  if (runtime->poller.load() >= 0) {
+    runtime->reactor->ring();
+  } else {
+    runtime->timekeeper.watch(at);
+  }
 }
 
 [[noreturn]] void throw_error(Error error) {
@@ -275,6 +298,12 @@ std::string_view to_string(CancelReason reason) {
   static constexpr std::string_view kNames[] = {"None", "Explicit", "Timeout", "Parent", "Failure"};
   return kNames[static_cast<std::size_t>(reason)];
 }
+
+std::string_view to_string(Priority priority) {
+  static constexpr std::string_view kNames[] = {"Normal", "High", "Low"};
+  return kNames[static_cast<std::size_t>(priority)];
+}
+std::string_view to_string(Tenancy /*there is one*/) { return "CPU_Parallel"; }
 
 Result<Config> Config::checked() const {
   Config c = *this;
@@ -366,6 +395,24 @@ Runtime::~Runtime() {
 
 void Runtime::cancel_all() { cancel_nursery(&core_->root, CancelReason::kExplicit); }
 
+namespace {
+
+// Queues a task from outside by its priority. Without memory for that it becomes an ordinary one, and this is false.
+bool prioritize(RuntimeCore& core, TaskRecord* record, Priority priority) ROTA_REQUIRES(core.global_mutex) {
+  core.priorities.alive.fetch_add(1, std::memory_order_relaxed);
+  try {
+    core.priorities.push(item_of(record), priority);
+  } catch (const std::bad_alloc&) {
+    core.priorities.alive.fetch_sub(1, std::memory_order_relaxed);
+    record->id &= ~(std::uint64_t{3} << TaskRecord::kPriorityShift);
+    return false;
+  }
+  ++core.outside_prioritized;
+  return true;
+}
+
+}  // namespace
+
 Result<void> Runtime::submit(TaskRecord* record, bool wait, const Grant* grant) {
   RuntimeCore& core = *core_;
   record->nursery = &core.root;
@@ -387,14 +434,16 @@ Result<void> Runtime::submit(TaskRecord* record, bool wait, const Grant* grant) 
   bool full = false;
   {
     sync::MutexLock lock(core.global_mutex);
-    while (core.global.size() >= core.config.global_queue_size) {
+    while (core.global.size() + core.outside_prioritized >= core.config.global_queue_size) {
       if (!wait || core.deterministic) {
         return Error{ErrorCode::kQueueFull, "the global queue is full; try again later or wait"};
       }
       if (current_worker() != nullptr && current_worker()->runtime == &core) break;  // A task waits below, as a fiber.
       core.global_space.wait(core.global_mutex);
     }
-    full = core.global.size() >= core.config.global_queue_size;
+    const Priority priority = grant != nullptr && grant->priority ? *grant->priority : Priority::kNormal;
+    full =
+        priority == Priority::kNormal && core.global.size() + core.outside_prioritized >= core.config.global_queue_size;
     if (!full) core.global.push_back(record);  // First, because it may throw. Nobody looks before the lock is released.
     if (core.meter != nullptr) {
       Result<void> granted;
@@ -408,10 +457,13 @@ Result<void> Runtime::submit(TaskRecord* record, bool wait, const Grant* grant) 
         return granted;
       }
     }
-    record->id = (std::uint64_t{0xffff} << 48) | ++core.outside_spawned;
+    record->id = (std::uint64_t{0xffff} << 48) | (static_cast<std::uint64_t>(priority) << TaskRecord::kPriorityShift) |
+                 ++core.outside_spawned;
     outside_event(&core, TaskEvent::kSpawn, record->id);
-    if (!full) core.global_count.store(core.global.size(), std::memory_order_seq_cst);
+    sample_spawn(record, &core);  // Each one: it is not a hot path.
     refused.record = nullptr;
+    if (priority != Priority::kNormal && prioritize(core, record, priority)) core.global.pop_back();
+    if (!full) core.global_count.store(core.global.size(), std::memory_order_seq_cst);
   }
   if (full) {
     // A task of this runtime, with the queue full: its own deque takes the new task, and the spawner yields. Without
@@ -470,6 +522,28 @@ void Runtime::drive(TaskRecord* until) {
   }
 }
 
+Result<void> Runtime::set_stealing(std::size_t worker, bool enabled) {
+  RuntimeCore& core = *core_;
+  if (worker >= core.worker_count) {
+    return Error{ErrorCode::kInvalidArgument, "there is no thread worker " + std::to_string(worker)};
+  }
+  if (!core.config.enable_stealing) {
+    return Error{ErrorCode::kFailedPrecondition, "the runtime was created with enable_stealing = false"};
+  }
+  core.steals[worker].store(enabled, std::memory_order_seq_cst);
+  // One that sleeps may now be able to take what it passed over. Woken in vain, it sleeps again.
+  if (enabled && !core.deterministic) {
+    while (core.wake_one(true)) {
+    }
+  }
+  return {};
+}
+
+Result<void> Runtime::set_stealing(bool enabled) {
+  for (std::size_t i = 0; i < core_->worker_count; ++i) ROTA_TRY(set_stealing(i, enabled));
+  return {};
+}
+
 const Config& Runtime::config() const { return core_->config; }
 bool Runtime::deterministic() const { return core_->deterministic; }
 std::uint64_t Runtime::event_hash() const { return core_->event_hash; }
@@ -491,7 +565,7 @@ Stats Runtime::stats() const {
   for (const auto& worker : core_->workers) {
     const Counters& c = worker->counters;
     WorkerStats w;
-    w.spawned = (c.spawned.get() & 0xffffffffffff) - c.refused.get() + c.called.get();
+    w.spawned = (c.spawned.get() & kTaskCountMask) - kFirstTask - c.refused.get() + c.called.get();
     w.completed = c.completed.get() + c.called.get();
     w.cancelled = c.cancelled.get();
     w.failed = c.failed.get();

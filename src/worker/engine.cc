@@ -74,7 +74,8 @@ Result<void> Engine::run(bus::WorkerEnd& bus, const Surroundings& surroundings) 
   } catch (const fiber::Cancelled&) {
     return ErrorCode::kCancelled;
   } catch (const fiber::FiberError& error) {
-    // The scope takes no more tasks from the moment of a cancellation on, so a spawn may learn of it before a wait does.
+    // The scope takes no more tasks from the moment of a cancellation on, so a spawn may learn of it before a wait
+    // does.
     if (error.code() != ErrorCode::kNurseryNotActive) throw;
     return ErrorCode::kCancelled;
   }

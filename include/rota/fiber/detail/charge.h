@@ -87,6 +87,9 @@ inline void release_memory(std::size_t bytes) {
   if (is_metered(current_worker())) release_memory_slow(bytes);
 }
 
+// tick() where nothing is metered: a cancellation point (and, in deterministic mode, a poll point).
+void tick_unmetered();
+
 // Takes ops from the current task on the fast path. False: tick_slow() must do it.
 [[gnu::always_inline]] inline bool tick_quickly(const ThreadWorker* worker, std::uint32_t ops) {
   if (!is_metered(worker)) return true;
@@ -144,6 +147,8 @@ inline void release_memory(std::size_t bytes) {
 class ChannelPermit {
  public:
   static constexpr std::size_t kUnbounded = SIZE_MAX;
+  enum NotNeeded { kNotNeeded };
+  explicit ChannelPermit(NotNeeded /*channel of the runtime itself*/) {}
   explicit ChannelPermit(std::size_t capacity) {
     // Outside of tasks too: code on another thread may act for a task with capabilities.
     if (const ThreadWorker* worker = current_worker(); worker == nullptr || is_metered(worker)) acquire(capacity);

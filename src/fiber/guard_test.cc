@@ -165,12 +165,14 @@ TEST(Guards, OverflowInCodeWithoutUnwindTables) {
     for (int round = 0; round < 20; ++round) {
       bool child_ended = false;
       Task<int> bad = runtime.spawn([&] {
+        Event started;
         return with_scope([&](Nursery& nursery) {
           nursery.launch([&] {
+            started.set();
             (void)sleep_for(std::chrono::hours(1));
             child_ended = true;
           });
-          yield();
+          started.wait();
           return rota_test_no_tables(round);
         });
       });

@@ -34,6 +34,10 @@ template <typename Body>
 auto on_workers(unsigned threads, fiber::Config config, const Body& body) {
   config.worker_count = threads;
   config.profile = profile;
+  // Every task may spawn, as in `open`.
+  if (profile == fiber::Profile::kService && !config.default_budget) {
+    config.default_budget = fiber::Budget{1'000'000, std::size_t{256} << 20, 60'000, 60'000, 60'000};
+  }
   fiber::Runtime runtime(config);
   return runtime.run([&] { return body(); });
 }

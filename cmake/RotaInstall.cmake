@@ -30,7 +30,8 @@ function(rota_install)
   endforeach()
   configure_package_config_file(${rota_SOURCE_DIR}/cmake/rotaConfig.cmake.in ${rota_BINARY_DIR}/rotaConfig.cmake
     INSTALL_DESTINATION ${where} NO_SET_AND_CHECK_MACRO NO_CHECK_REQUIRED_COMPONENTS_MACRO)
-  write_basic_package_version_file(${rota_BINARY_DIR}/rotaConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+  # Before 1.0 a minor version may change the interface, so `rota 0.1` means 0.1.x; `rota 0` means any of them.
+  configure_file(${rota_SOURCE_DIR}/cmake/rotaConfigVersion.cmake.in ${rota_BINARY_DIR}/rotaConfigVersion.cmake @ONLY)
   install(FILES ${rota_BINARY_DIR}/rotaConfig.cmake ${rota_BINARY_DIR}/rotaConfigVersion.cmake DESTINATION ${where})
 
   # The archives are static, so whoever links them needs the libraries below as well: all are in Libs.

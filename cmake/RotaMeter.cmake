@@ -1,7 +1,8 @@
 # Metering by the compiler (docs/metering.md). Included by our build and, installed, by rotaConfig.cmake.
 #
-#   rota_meter(<target>)       the compiler inserts a tick into every basic block of the target's C and C++ code. A program
-#                              or library that is linked with rota::fiber, or a MODULE for a program below.
+#   rota_meter(<target>)       the compiler inserts a tick into every basic block of the target's C and C++ code, and its
+#                              allocations are charged. A program or library that is linked with rota::fiber, or a MODULE
+#                              for a program below.
 #   rota_meter_host(<target>)  a program that loads metered modules with dlopen(): they use its runtime.
 #
 # In a MODULE the runtime is the host's: do not link rota::fiber there; its headers are found nevertheless.
@@ -27,6 +28,9 @@ function(rota_meter target)
   endif()
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:C,CXX>:${options}>")
   target_compile_definitions(${target} PRIVATE ROTA_METERED=1)
+  # Allocations are charged; see the file.
+  target_compile_options(${target} PRIVATE
+    "$<$<COMPILE_LANGUAGE:C,CXX>:SHELL:-include rota/fiber/detail/metered_memory.h>")
   get_target_property(type ${target} TYPE)
   if(type STREQUAL EXECUTABLE)
     target_link_options(${target} PRIVATE ${ROTA_METER_RUNTIME_FIRST})
@@ -36,7 +40,10 @@ function(rota_meter target)
     target_link_libraries(${target} PUBLIC rota::fiber)
   elseif(type STREQUAL MODULE_LIBRARY)
     target_include_directories(${target} PRIVATE $<TARGET_PROPERTY:rota::fiber,INTERFACE_INCLUDE_DIRECTORIES>)
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:C,CXX>:-fstack-clash-protection>")
     target_compile_features(${target} PRIVATE cxx_std_20)
+    target_link_options(${target} PRIVATE
+      LINKER:--wrap=__cxa_guard_acquire,--wrap=__cxa_guard_release,--wrap=__cxa_guard_abort)
   else()
     message(FATAL_ERROR "rota_meter(${target}): a program, a static library or a MODULE, not a ${type}")
   endif()

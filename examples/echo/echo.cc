@@ -124,6 +124,7 @@ int main(int argc, char** argv) {
   Config config;
   config.worker_count = options.workers;
   config.profile = Profile::kService;
+  config.root_grant = Grant{.budget = Budget::unlimited()};  // The program itself; its clients get budgets.
   config.stack_bytes = 64 * 1024;  // Address space; a parked connection has touched a page or two of it.
   Runtime runtime(config);
   if (options.self_test != 0) return self_test(runtime, options.self_test, options.sockets);

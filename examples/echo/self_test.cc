@@ -110,7 +110,7 @@ bool with_server(const Limits& limits, F&& body) {
     return false;
   }
   return with_scope([&](Nursery& nursery) {
-    Task<void> serving = nursery.spawn([&server] { server.run(); });
+    Task<void> serving = nursery.spawn(Grant{.budget = Budget::unlimited()}, [&server] { server.run(); });
     server.started().wait();
     const bool right = body(server);
     server.stop();

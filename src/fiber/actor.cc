@@ -15,6 +15,7 @@
 #include <mutex>
 #include <vector>
 
+#include "fiber/meter_core.h"
 #include "rota/fiber/error.h"
 #include "rota/fiber/sync.h"
 #include "rota/fiber/time.h"
@@ -291,7 +292,13 @@ class Guard {
 
 std::shared_ptr<SupervisorCore> start_supervisor(Nursery& nursery, const ActorOptions& options) {
   auto core = std::make_shared<SupervisorCore>(options);
-  nursery.launch([guard = Guard(core)] { Manager(guard.core()).run(); });
+  // It spawns as many actors as it is told to start, where its nursery allows that.
+  Grant grant;
+  if (ThreadWorker* worker = current_worker(); is_metered(worker)) {
+    grant.budget = scope_meter(nursery.core(), worker->runtime->meter.get()).default_child;
+    grant.budget->spawn_count = Budget::unlimited().spawn_count;
+  }
+  nursery.launch(grant, [guard = Guard(core)] { Manager(guard.core()).run(); });
   return core;
 }
 

@@ -249,7 +249,10 @@ TEST(Actor, ExhaustionCanBeAFailure) {
       EXPECT_EQ(counter.recharges(), 0U);
     });
     const auto [code, what] = thrown([] {
-      with_scope(NurseryOptions{.pool = Reserve{100'000, 1'000'000, 100, 60, 100}}, [](Nursery& n) {
+      const NurseryOptions options{
+          .pool = Reserve{100'000, 1'000'000, 100, 60, 100},
+          .default_child = Budget{.ops = 10'000, .memory = 1000, .spawn_count = 10, .channel_ops = 20}};
+      with_scope(options, [](Nursery& n) {
         // The supervisor draws its own budget from the pool, the actor a little of what is left.
         n.spawn(Grant{.budget = Budget{.ops = 10'000, .memory = 1000, .spawn_count = 50, .channel_ops = 20}}, [] {
            with_actors({.max_restarts = 1, .recharge = {.ops = 10, .channel_ops = 1000}}, [](ActorSupervisor& actors) {

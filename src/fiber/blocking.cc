@@ -10,6 +10,7 @@
 
 #include "fiber/blocking_pool.h"
 #include "fiber/io_error.h"
+#include "fiber/meter_core.h"
 #include "fiber/runtime_core.h"
 #include "rota/assert.h"
 
@@ -18,7 +19,10 @@ namespace rota::fiber::detail {
 namespace {
 
 void run_job(BlockingJob* job) {
-  job->run(job);
+  {
+    const ActingFor acting(job->runtime, job->caps);
+    job->run(job);
+  }
   job->lock.lock();
   job->done = true;
   Fiber* waiter = job->waiter;
@@ -66,8 +70,10 @@ Result<void> run_blocking(BlockingJob* job) {
     job->run(job);
     return {};
   }
+  job->runtime = runtime;
+  job->caps = current_rights();  // The task holds a reference as long as it waits here.
   // As in I/O: linking the nursery may run callbacks, so it must not happen under a lock.
-  if (Fiber* self = current_worker()->fiber; !self->task->has_entry()) register_task(self->task, self);
+  ensure_parkable(current_worker());
   ROTA_TRY(runtime->helpers->submit(job));
   if (await(job, true)) return {};
   if (runtime->helpers->withdraw(job)) return ErrorCode::kCancelled;
@@ -89,10 +95,15 @@ BlockingPool::~BlockingPool() {
 }
 
 bool BlockingPool::add_helper() {
-  const auto self = threads_.emplace(threads_.end());
+  auto self = threads_.end();
+  try {
+    self = threads_.emplace(threads_.end());
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
   try {
     *self = sync::Thread([this, self] { help(self); });
-  } catch (const std::system_error&) {  // No memory, or a limit of the system.
+  } catch (const std::exception&) {  // No memory, or a limit of the system.
     threads_.erase(self);
     return false;
   }

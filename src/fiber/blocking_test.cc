@@ -32,6 +32,11 @@ TEST(Blocking, ResultComesBack) {
     EXPECT_EQ(own.error().message, "mine");
     const Result<void> own_void = blocking([]() -> Result<void> { return ErrorCode::kNoSpace; });
     EXPECT_EQ(own_void.code(), ErrorCode::kNoSpace);
+    const Result<void> code = blocking([] { return ErrorCode::kNotFound; });
+    EXPECT_EQ(code.code(), ErrorCode::kNotFound);
+    EXPECT_TRUE(blocking([] { return ErrorCode::kOk; }).ok());
+    const Result<void> error = blocking([] { return Error{ErrorCode::kIoError, "mine"}; });
+    EXPECT_EQ(error.error().message, "mine");
   });
 }
 

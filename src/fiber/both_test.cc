@@ -29,6 +29,7 @@ void on_every_runtime(const Body& body) {
   deterministic.deterministic_seed = 7;
   Config metered;
   metered.profile = Profile::kService;
+  metered.default_budget = Budget{1'000'000, 1 << 20, 1000, 1000, 1000};
   Config traced;
   traced.trace_events = 1024;
   for (const auto& [name, config] : {std::pair{"one worker", Config{.worker_count = 1}},

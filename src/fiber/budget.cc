@@ -36,9 +36,15 @@ Budget current_budget() {
   ThreadWorker* worker = current_worker();
   if (!is_metered(worker) || worker->fiber->task == nullptr) return Budget::unlimited();
   const Meter* meter = open_meter(worker, worker->fiber->task);
-  const Reserve& left = meter->left;
-  std::uint64_t ops = left.ops + (meter->doomed ? 0 : static_cast<std::uint64_t>(meter->fuel));
-  ops -= std::min<std::uint64_t>(ops, meter->debt);
+  Reserve left = meter->left;
+  for (int i = 0; i < kComponentCount; ++i) {
+    if ((meter->unlimited >> i & 1U) != 0) part(left, static_cast<Component>(i)) = UINT64_MAX;
+  }
+  std::uint64_t ops = left.ops;
+  if (ops != UINT64_MAX) {
+    ops += meter->doomed ? 0 : static_cast<std::uint64_t>(meter->fuel);
+    ops -= std::min<std::uint64_t>(ops, meter->debt);
+  }
   return {clamped<std::uint32_t>(ops), clamped<std::size_t>(left.memory), clamped<std::uint16_t>(left.spawn_count),
           clamped<std::uint16_t>(left.channel_ops), clamped<std::uint16_t>(left.syscalls)};
 }

@@ -42,6 +42,7 @@ void enqueue(BudgetPool* pool, ExhaustedTask* waiter) {
   pool->last = waiter;
   waiter->queued = true;
   ++pool->waiting;
+  pool->automatic += waiter->automatic ? 1 : 0;
 }
 
 void dequeue(BudgetPool* pool, ExhaustedTask* waiter) {
@@ -49,6 +50,7 @@ void dequeue(BudgetPool* pool, ExhaustedTask* waiter) {
   (waiter->next == nullptr ? pool->last : waiter->next->previous) = waiter->previous;
   waiter->queued = false;
   --pool->waiting;
+  pool->automatic -= waiter->automatic ? 1 : 0;
 }
 
 // Grants the amount and removes the waiter from the queue. Returns the fiber to schedule after the lock is released, or
@@ -61,7 +63,35 @@ Fiber* serve(BudgetPool* pool, ExhaustedTask* waiter, const Reserve& amount) {
   return waiter->parked && claim_wake(waiter->fiber, WakeReason::kDone) ? waiter->fiber : nullptr;
 }
 
-// Serves the tasks that wait for the pool, oldest first, as far as possible: a small need does not overtake.
+// Ends the wait of a task because nothing can return to the pool. Returns the fiber to schedule, as serve() does.
+Fiber* give_up(BudgetPool* pool, ExhaustedTask* waiter) {
+  waiter->hopeless = true;
+  dequeue(pool, waiter);
+  return waiter->parked && claim_wake(waiter->fiber, WakeReason::kDone) ? waiter->fiber : nullptr;
+}
+
+// True if nothing can return to the pool: every holder of a grant waits for it, or is a task that cannot end before one
+// that waits, because it opened a scope around it. REQUIRES: the pool's lock.
+bool is_hopeless(BudgetPool* pool) {
+  constexpr std::uint64_t kMostOthers = 64;  // A bound for the search; with more, it is assumed that one can end.
+  if (pool->plentiful || pool->grants - pool->automatic > kMostOthers) return false;
+  std::uint64_t others = pool->grants - pool->automatic;
+  ++pool->searches;
+  for (const ExhaustedTask* waiter = pool->first; waiter != nullptr && others > 0; waiter = waiter->next) {
+    if (!waiter->automatic) continue;
+    for (const TaskRecord* at = waiter->task->nursery->owner_task; at != nullptr; at = at->nursery->owner_task) {
+      if (at->meter == 0 || is_inline(at->meter)) break;
+      Meter* meter = meter_of(at->meter);
+      if (meter->scope->pool != pool || meter->seen_by_search == pool->searches) break;
+      meter->seen_by_search = pool->searches;
+      if (others-- == 1) break;
+    }
+  }
+  return others == 0;
+}
+
+// Serves the tasks that wait for the pool, oldest first, as far as possible: a small need does not overtake. If nothing
+// can return to the pool, the first task fails, and what it holds returns.
 void serve_automatic(BudgetPool* pool) {
   for (;;) {
     Fiber* woken = nullptr;
@@ -72,8 +102,9 @@ void serve_automatic(BudgetPool* pool) {
       if (waiter == nullptr) return;
       const Budget usual = scope_meter(waiter->task->nursery, pool->runtime->meter.get()).default_child;
       const std::optional<Reserve> amount = share(pool, waiter->need, usual);
-      if (!amount) return;
-      woken = serve(pool, waiter, *amount);
+      const bool hopeless = !amount && is_hopeless(pool);
+      if (!amount && !hopeless) return;
+      woken = hopeless ? give_up(pool, waiter) : serve(pool, waiter, *amount);
     }
     if (woken != nullptr) schedule(woken);
   }
@@ -156,7 +187,8 @@ bool await_recharge(BudgetPool* pool, ExhaustedTask* waiter, const ScopeMeter& s
   // Something may have returned to the pool after the failed attempt and before the queueing.
   if (waiter->automatic) serve_automatic(pool);
   return park(current_worker(), publish_wait, waiter, true, "a recharge of its budget", TaskState::kBudgetExhausted) ==
-         WakeReason::kDone;
+             WakeReason::kDone &&
+         !waiter->hopeless;
 }
 
 Result<void> recharge_waiter(BudgetPool* pool, const NurseryCore* nursery, std::uint64_t id, const Reserve& amount) {

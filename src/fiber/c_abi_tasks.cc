@@ -60,6 +60,15 @@ Result<std::shared_ptr<NurseryHandle>> nursery_for(JanusNursery handle) {
   return Error{ErrorCode::kFailedPrecondition, "a nursery can be used only by the task that opened it and tasks below"};
 }
 
+// The largest value of a component means no limit.
+Reserve pool_of(const Budget& budget) {
+  constexpr Budget kMost = Budget::unlimited();
+  const auto amount = [](auto value, auto most) { return value == most ? UINT64_MAX : std::uint64_t{value}; };
+  return {amount(budget.ops, kMost.ops), amount(budget.memory, kMost.memory),
+          amount(budget.spawn_count, kMost.spawn_count), amount(budget.channel_ops, kMost.channel_ops),
+          amount(budget.syscalls, kMost.syscalls)};
+}
+
 std::optional<Budget> optional_budget(const JanusBudget* budget) {
   if (budget == nullptr) return std::nullopt;
   return budget_of(*budget);
@@ -277,7 +286,7 @@ int janus_nursery_open(const JanusNurseryOptions* options, JanusNursery* nursery
     rota::fiber::detail::open_called(made.get());
     if (options != nullptr) {
       NurseryOptions wanted;
-      if (options->pool != nullptr) wanted.pool = Reserve(budget_of(*options->pool));
+      if (options->pool != nullptr) wanted.pool = pool_of(budget_of(*options->pool));
       wanted.default_child = optional_budget(options->default_child);
       if (options->on_exhausted != JANUS_EXHAUSTED_DEFAULT) {
         wanted.on_exhausted = static_cast<OnExhausted>(options->on_exhausted - JANUS_EXHAUSTED_RECHARGE);

@@ -100,7 +100,7 @@ CancelToken token_of_handle(TaskRecord* task) {
 }
 
 void drop_task_token(TaskRecord* task) {
-  NurseryExtras* extras = task->nursery->extras.load(std::memory_order_acquire);
+  NurseryExtras* extras = peek_extras(task->nursery);
   std::shared_ptr<TokenHandle> token;  // Released outside the lock.
   std::lock_guard guard(extras->lock);
   if (extras->task_tokens == nullptr) return;
@@ -135,6 +135,7 @@ bool CancelToken::cancel(CancelReason reason) {
 }
 
 std::uint64_t CancelToken::on_cancel(std::function<void()> f) {
+  f = with_current_rights(std::move(f));
   const std::uint64_t id = add_callback(*handle_->state, f);
   if (id == 0) f();
   return id;

@@ -13,7 +13,7 @@ namespace {
 
 // Sets the nursery's mark. False if it was already set.
 bool mark_cancelled(NurseryCore* core, CancelReason reason) {
-  extras_of(core);
+  end_fast_spawns(core);
   CancelReason none = CancelReason::kNone;
   if (!core->cancel.compare_exchange_strong(none, reason, std::memory_order_seq_cst)) return false;
   note_cancellation();
@@ -43,7 +43,7 @@ void wake_registered(NurseryExtras* extras, CancelReason reason, TokensToCancel&
 // and without recursion, because the depth is up to the user. REQUIRES: top's own lock is held if it has extras; `only`
 // limits the nurseries directly below `top` to that task's.
 void cancel_below(NurseryCore* top, const TaskRecord* only, TokensToCancel& tokens) {
-  NurseryExtras* extras = top->extras.load(std::memory_order_acquire);
+  NurseryExtras* extras = peek_extras(top);
   if (extras == nullptr) return;
   NurseryCore* at = extras->first_nested;
   NurseryCore* above = top;
@@ -114,7 +114,7 @@ sync::Atomic<std::uint32_t>& epoch_of(const NurseryCore* core) {
 void unlink_nursery(NurseryCore* core, NurseryExtras* extras) {
   NurseryCore* parent = parent_of(core);
   if (parent == nullptr || !extras->linked.load(std::memory_order_acquire)) return;
-  NurseryExtras* above = parent->extras.load(std::memory_order_acquire);
+  NurseryExtras* above = peek_extras(parent);
   std::lock_guard guard(above->lock);
   if (extras->previous_nested != nullptr) {
     extras->previous_nested->extras.load(std::memory_order_relaxed)->next_nested = extras->next_nested;
@@ -133,14 +133,27 @@ NurseryCore* parent_of(const NurseryCore* core) {
 }
 
 NurseryExtras* extras_of(NurseryCore* core) {
-  NurseryExtras* extras = core->extras.load(std::memory_order_acquire);
+  NurseryExtras* extras = peek_extras(core);
   if (extras != nullptr) return extras;
   auto* made = new NurseryExtras;
   // seq_cst, partner: the load in cancel_from_handle(). A task that blocks for the first time creates these and then
   // reads the epoch; a canceller increments the epoch and then looks for these: at least one of the two sees the other.
-  if (core->extras.compare_exchange_strong(extras, made, std::memory_order_seq_cst)) return made;
+  extras = core->extras.load(std::memory_order_acquire);
+  while (extras == nullptr || extras == kNoExtras) {
+    if (core->extras.compare_exchange_strong(extras, made, std::memory_order_seq_cst)) return made;
+  }
   delete made;
   return extras;
+}
+
+void end_fast_spawns(NurseryCore* core) {
+  if (core->extras.load(std::memory_order_acquire) != nullptr) return;
+  try {
+    extras_of(core);
+  } catch (const std::bad_alloc&) {
+    NurseryExtras* none = nullptr;
+    core->extras.compare_exchange_strong(none, kNoExtras, std::memory_order_seq_cst);
+  }
 }
 
 void ensure_linked(NurseryCore* core) {
@@ -150,7 +163,7 @@ void ensure_linked(NurseryCore* core) {
 
 void ensure_linked(NurseryCore* core, TokensToCancel& tokens) {
   const auto is_linked = [](NurseryCore* nursery) {
-    NurseryExtras* extras = nursery->extras.load(std::memory_order_acquire);
+    NurseryExtras* extras = peek_extras(nursery);
     return extras != nullptr && extras->linked.load(std::memory_order_acquire);
   };
   std::vector<NurseryCore*> path;
@@ -171,7 +184,7 @@ void register_task(TaskRecord* task, Fiber* fiber) {
 }
 
 void unregister_task(TaskRecord* task) {
-  NurseryExtras* extras = task->nursery->extras.load(std::memory_order_acquire);
+  NurseryExtras* extras = peek_extras(task->nursery);
   std::lock_guard guard(extras->lock);
   const std::uint32_t index = task->registry.load(std::memory_order_relaxed);
   Entry& entry = extras->registry[index];
@@ -225,7 +238,7 @@ void cancel_collecting(NurseryCore* core, CancelReason reason, TokensToCancel& t
           static_cast<std::uint32_t>(reason));
   }
   wake_cancelled(core->owner);
-  if (NurseryExtras* extras = core->extras.load(std::memory_order_seq_cst); extras != nullptr) {
+  if (NurseryExtras* extras = peek_extras(core, std::memory_order_seq_cst); extras != nullptr) {
     std::lock_guard guard(extras->lock);
     wake_registered(extras, reason, tokens);
     cancel_below(core, nullptr, tokens);
@@ -237,7 +250,7 @@ void cancel_collecting(NurseryCore* core, CancelReason reason, TokensToCancel& t
 void cancel_from_handle(TaskRecord* task, TokensToCancel& tokens) {
   NurseryCore* nursery = task->nursery;
   epoch_of(nursery).fetch_add(1, std::memory_order_seq_cst);
-  if (NurseryExtras* extras = nursery->extras.load(std::memory_order_seq_cst); extras != nullptr) {
+  if (NurseryExtras* extras = peek_extras(nursery, std::memory_order_seq_cst); extras != nullptr) {
     std::lock_guard guard(extras->lock);
     if (task->has_entry()) wake_cancelled(extras->registry[task->registry.load(std::memory_order_relaxed)].fiber);
     if (extras->task_tokens != nullptr) {

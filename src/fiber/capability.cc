@@ -3,6 +3,7 @@
 
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "fiber/meter_core.h"
 #include "rota/assert.h"
@@ -45,7 +46,70 @@ Error denied(std::string_view capability, std::string_view why) {
                                                                                               std::string(capability));
 }
 
+// Plain threads, and the loop's own stack, where no task can wait: the code stays on its thread.
+thread_local RuntimeCore* g_acting_in = nullptr;
+thread_local CapContext* g_acting_rights = nullptr;
+
 }  // namespace
+
+RuntimeCore* helped_runtime() { return g_acting_in; }
+
+CapContext* current_rights() {
+  const ThreadWorker* worker = current_worker();
+  if (worker == nullptr || worker->fiber->task == nullptr) return g_acting_rights;
+  if ((worker->hooks & kHookMeter) == 0) return nullptr;
+  const std::uint64_t word = worker->fiber->task->meter;
+  return word == 0 || is_inline(word) ? nullptr : meter_of(word)->caps;
+}
+
+ActingFor::ActingFor(RuntimeCore* runtime, CapContext* caps) : runtime_before_(g_acting_in), before_(g_acting_rights) {
+  ThreadWorker* worker = current_worker();
+  if (worker == nullptr || worker->fiber->task == nullptr) {
+    g_acting_in = runtime;
+    g_acting_rights = caps;
+    return;
+  }
+  // A task runs the callback of another one: it keeps what both may do. It may move to another thread meanwhile.
+  if (caps == nullptr || (worker->hooks & kHookMeter) == 0) return;
+  meter_ = open_meter(worker, worker->fiber->task);
+  before_ = std::exchange(meter_->caps, add_reference(caps));
+}
+
+ActingFor::~ActingFor() {
+  if (meter_ != nullptr) {
+    drop_reference(std::exchange(meter_->caps, before_));
+  } else if (const ThreadWorker* worker = current_worker(); worker == nullptr || worker->fiber->task == nullptr) {
+    g_acting_in = runtime_before_;
+    g_acting_rights = before_;
+  }
+}
+
+namespace {
+
+// A reference, for closures.
+class Rights {
+ public:
+  explicit Rights(CapContext* caps) : caps_(add_reference(caps)) {}
+  Rights(const Rights& other) : caps_(add_reference(other.caps_)) {}
+  Rights(Rights&& other) noexcept : caps_(std::exchange(other.caps_, nullptr)) {}
+  Rights& operator=(const Rights&) = delete;
+  ~Rights() { drop_reference(caps_); }
+  [[nodiscard]] CapContext* get() const { return caps_; }
+
+ private:
+  CapContext* caps_;
+};
+
+}  // namespace
+
+std::function<void()> with_current_rights(std::function<void()> f) {
+  CapContext* caps = current_rights();
+  if (caps == nullptr) return f;
+  return [f = std::move(f), rights = Rights(caps)] {
+    const ActingFor acting(nullptr, rights.get());
+    f();
+  };
+}
 
 CapContext* add_reference(CapContext* caps) {
   // Relaxed: the caller has a reference, or runs the task that has one.
@@ -117,10 +181,7 @@ void uncount_drawn(CapContext* caps, const Reserve& amount) {
 }
 
 void ChannelPermit::acquire(std::size_t capacity) {
-  ThreadWorker* worker = current_worker();
-  TaskRecord* task = worker->fiber->task;
-  if (task == nullptr || is_inline(task->meter)) return;
-  CapContext* caps = meter_of(task->meter)->caps;
+  CapContext* caps = current_rights();
   if (caps == nullptr) return;
   if (!caps->rights.channel)
     throw_error(denied("CapChannel", " is needed for a channel, and this task was not given it"));

@@ -200,7 +200,10 @@ TEST(Capability, ServiceImpliesThemUntilATaskIsConfined) {
     const ChannelPermit unbounded(ChannelPermit::kUnbounded);
     EXPECT_TRUE(recharge({.ops = 5}).ok());
     with_scope([](Nursery& nursery) {
-      nursery.spawn([] { with_scope([](Nursery& inner) { inner.launch([] {}); }); }).get();
+      nursery
+          .spawn(Grant{.budget = Budget{.ops = 100, .spawn_count = 1}},
+                 [] { with_scope([](Nursery& inner) { inner.launch([] {}); }); })
+          .get();
       nursery
           .spawn(
               Grant{.budget = Budget{.ops = 500, .spawn_count = 5}, .capabilities = Capabilities{.spawn = CapSpawn{2}}},

@@ -60,10 +60,10 @@ const Poll kPolls[] = {
 
 Config config_of(Profile profile, std::size_t workers) {
   Config config{.worker_count = workers, .profile = profile};
+  config.default_budget = Budget{1'000'000, std::size_t{1} << 20, 60'000, 60'000, 60'000};  // Every task may spawn.
   if (profile == Profile::kSovereign) {
     config.yield_interval = 1000;
     config.on_exhausted = OnExhausted::kRecharge;
-    config.default_budget = Budget{1'000'000, std::size_t{1} << 20, 60'000, 60'000, 60'000};
     // To spawn, and to let children spawn. 2^32 tasks at a time is no limit here.
     config.root_grant = Grant{.capabilities = Capabilities{.spawn = CapSpawn{.max_tasks = UINT32_MAX}}};
   }
@@ -189,7 +189,7 @@ TEST(EveryChargeYields, InService) {
   for (const Poll& poll : kPolls) {
     if (std::string_view(poll.name) == "check" || std::string_view(poll.name) == "token") continue;  // Not charged.
     SCOPED_TRACE(poll.name);
-    Runtime runtime({.worker_count = 1, .profile = Profile::kService});
+    Runtime runtime(config_of(Profile::kService, 1));
     std::atomic<bool> other_ran{false};
     Task<bool> loop = runtime.spawn([&] {
       return with_scope([&](Nursery& scope) {

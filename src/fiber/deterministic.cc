@@ -36,6 +36,20 @@ void become(RuntimeCore& runtime, ThreadWorker* from, std::uint32_t index) {
   rota_fiber_worker = worker;
 }
 
+// There is no memory for the deque to grow: keeps the rest of the list for later. Returns its first fiber.
+Fiber* put_back(RuntimeCore& runtime, Fiber* first) {
+  if (Fiber* rest = first->next; rest != nullptr) {
+    Fiber* last = rest;
+    while (last->next != nullptr) last = last->next;
+    Fiber* head = runtime.injected.load(std::memory_order_relaxed);
+    do {
+      last->next = head;
+      // Release, partner: the acquire of step().
+    } while (!runtime.injected.compare_exchange_weak(head, rest, std::memory_order_release));
+  }
+  return first;
+}
+
 // A seeded random choice tries all others, because a virtual thread worker does not come back on its own.
 Item steal(RuntimeCore& runtime, ThreadWorker* worker) {
   if (!runtime.config.enable_stealing || runtime.worker_count == 1) return 0;
@@ -76,7 +90,7 @@ Item step(RuntimeCore& runtime, ThreadWorker* worker) {
   if (Fiber* injected = runtime.injected.exchange(nullptr, std::memory_order_acquire); injected != nullptr) {
     while (injected->next != nullptr) {
       Fiber* next = injected->next;
-      worker->deque.push(item_of(injected));
+      if (!worker->deque.push(item_of(injected))) return item_of(put_back(runtime, injected));
       injected = next;
     }
     return item_of(injected);
@@ -113,7 +127,7 @@ void report_waits(std::ostringstream& out, NurseryCore* root) {
   while (!pending.empty()) {
     NurseryCore* core = pending.back();
     pending.pop_back();
-    NurseryExtras* extras = core->extras.load(std::memory_order_acquire);
+    NurseryExtras* extras = peek_extras(core);
     if (extras == nullptr) continue;
     report_one(out, core, extras);
     const auto first = static_cast<std::ptrdiff_t>(pending.size());
@@ -158,6 +172,7 @@ Item next_deterministic(ThreadWorker* worker) {
     if (reactor.active() && reactor.poll(0) > 0) continue;
     if (const Nanoseconds next = runtime.timers.next(); next != kNever) {
       runtime.virtual_now = std::max(runtime.virtual_now, next);
+      if (runtime.stacks.cached() > 0) (void)runtime.stacks.trim_idle(runtime.virtual_now);
       runtime.polls = 0;
       note_event(worker, TaskEvent::kTimer, 0);
       runtime.timers.fire_due(runtime.virtual_now);

@@ -50,7 +50,13 @@ bool publish_wait(ThreadWorker* /*worker*/, void* argument) {
   RuntimeCore* runtime = worker->runtime;
   Reactor* reactor = runtime->reactor.get();
   // Before the lock: linking the nursery may run callbacks of a cancellation, and one of them may close this slot.
-  if (TaskRecord* task = worker->fiber->task; !task->has_entry()) register_task(task, worker->fiber);
+  try {
+    ensure_parkable(worker);
+  } catch (...) {
+    end_use(slot);
+    throw;
+  }
+  worker = current_worker();
   static_assert(std::chrono::nanoseconds::max().count() == kNever);
   IoWait wait{{worker->fiber}, slot, runtime, deadline.count()};
   IoQueue& queue = slot->waiting[static_cast<std::size_t>(direction)];

@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <mutex>
 #include <new>
-#include <vector>
 
 #include "fiber/runtime_core.h"
 #include "rota/fiber/detail/core.h"
@@ -21,9 +20,16 @@ constexpr std::uint32_t kBatch = 1024;
 constexpr std::size_t kChunkBytes = 256 * 1024;
 constexpr std::size_t kFirstChunkBytes = 16 * 1024;  // A short program touches only what it uses.
 
-struct Bundle {
-  FreeSlot* first;
+// The first slot of a list of free slots. The depot links lists through it, because returning slots may not need
+// memory.
+struct Bundle : FreeSlot {
+  Bundle* next_bundle;
   std::uint32_t count;
+};
+static_assert(sizeof(Bundle) <= kSmallestRecord);
+
+struct Chunk {
+  Chunk* next;
 };
 
 class Depot {
@@ -32,19 +38,20 @@ class Depot {
   FreeSlot* take(std::uint8_t size_class, std::uint32_t* count) {
     {
       std::lock_guard guard(lock_);
-      auto& bundles = bundles_[size_class];
-      if (!bundles.empty()) {
-        const Bundle bundle = bundles.back();
-        bundles.pop_back();
-        *count = bundle.count;
-        return bundle.first;
+      if (Bundle* bundle = bundles_[size_class]; bundle != nullptr) {
+        bundles_[size_class] = bundle->next_bundle;
+        *count = bundle->count;
+        return bundle;
       }
     }
     return carve(size_class, count);
   }
   void give(std::uint8_t size_class, FreeSlot* first, std::uint32_t count) {
+    auto* bundle = static_cast<Bundle*>(first);
     std::lock_guard guard(lock_);
-    bundles_[size_class].push_back({first, count});
+    bundle->count = count;
+    bundle->next_bundle = bundles_[size_class];
+    bundles_[size_class] = bundle;
   }
 
  private:
@@ -59,12 +66,14 @@ class Depot {
     auto* chunk = static_cast<std::byte*>(std::aligned_alloc(64, chunk_bytes));
     if (chunk == nullptr) throw std::bad_alloc();
     {
+      auto* header = reinterpret_cast<Chunk*>(chunk);  // The first slot is not used: it keeps the chunk reachable.
       std::lock_guard guard(lock_);
-      chunks_.push_back(chunk);
+      header->next = chunks_;
+      chunks_ = header;
     }
-    *count = static_cast<std::uint32_t>(chunk_bytes / bytes);
+    *count = static_cast<std::uint32_t>(chunk_bytes / bytes) - 1;
     FreeSlot* list = nullptr;
-    for (std::size_t i = *count; i-- > 0;) {
+    for (std::size_t i = *count; i > 0; --i) {
       auto* slot = reinterpret_cast<FreeSlot*>(chunk + i * bytes);
       slot->next = list;
       list = slot;
@@ -73,9 +82,9 @@ class Depot {
   }
 
   SpinLock lock_;
-  std::array<std::vector<Bundle>, kSizeClasses> bundles_;
+  std::array<Bundle*, kSizeClasses> bundles_{};
   std::array<std::size_t, kSizeClasses> chunk_bytes_{};  // Size of the next chunk; 0: kFirstChunkBytes.
-  std::vector<std::byte*> chunks_;                       // Reachable for leak checkers.
+  Chunk* chunks_ = nullptr;                              // Reachable for leak checkers.
 };
 
 Depot& depot() {

@@ -69,7 +69,12 @@ ErrorCode exhaust(ThreadWorker* worker, TaskRecord* task, Meter* meter, const Re
     Meter* meter;
     ExhaustedTask& waiter;
   } credited{meter, waiter};
-  return await_recharge(scope.pool, &waiter, scope) ? ErrorCode::kOk : ErrorCode::kCancelled;
+  if (await_recharge(scope.pool, &waiter, scope)) return ErrorCode::kOk;
+  if (waiter.hopeless) {
+    task->flags |= TaskRecord::kFlagBudget;
+    cancel_task(task, CancelReason::kExplicit);
+  }
+  return ErrorCode::kCancelled;
 }
 
 // Takes ops from the fuel, then from the rest. True: an interval is over.
@@ -111,6 +116,16 @@ std::uint8_t renewable_parts(const Budget& budget) {
   return bits;
 }
 
+std::uint8_t unlimited_parts(const Budget& budget) {
+  constexpr Budget kMost = Budget::unlimited();
+  const bool has[kComponentCount] = {budget.ops == kMost.ops, budget.memory == kMost.memory,
+                                     budget.spawn_count == kMost.spawn_count, budget.channel_ops == kMost.channel_ops,
+                                     budget.syscalls == kMost.syscalls};
+  std::uint8_t bits = 0;
+  for (int i = 0; i < kComponentCount; ++i) bits = static_cast<std::uint8_t>(bits | (has[i] ? 1U << i : 0U));
+  return bits;
+}
+
 bool may_look_up(const TaskRecord* task) {
   return (task->flags & TaskRecord::kFlagHeld) == 0 &&
          task->state.load(std::memory_order_relaxed) == TaskState::kRunning;
@@ -126,7 +141,7 @@ void yield_anywhere() {
 }
 
 Meter* new_meter(ThreadWorker* worker) {
-  static_assert(size_class_of(sizeof(Meter)) != kHugeClass);
+  static_assert(sizeof(Meter) <= 128);
   void* memory = worker == nullptr ? allocate_slow(nullptr, size_class_of(sizeof(Meter)), sizeof(Meter))
                                    : static_cast<void*>(allocate_record<Meter>(worker));
   return ::new (memory) Meter;

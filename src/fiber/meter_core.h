@@ -36,6 +36,7 @@ struct ExhaustedTask {
   Reserve given{};         // Granted since it was queued.
   Component component{};   // The component that ran out.
   bool automatic = false;  // The pool serves it when something returns.
+  bool hopeless = false;   // Nothing can return to the pool any more.
   bool queued = false;
   bool parked = false;
 };
@@ -56,6 +57,9 @@ struct BudgetPool {
   ExhaustedTask* first = nullptr;
   ExhaustedTask* last = nullptr;
   std::uint64_t waiting = 0;
+  std::uint64_t automatic = 0;  // Of them those that the pool serves. If all holders are, nothing can return to it.
+  std::uint32_t searches = 0;   // Identifies a search for holders that can still end.
+  std::uint8_t endless = 0;     // Bits by Component: what was not taken from the parent. Constant.
 };
 
 // The target of a Supervisor; outlives its nursery.
@@ -103,7 +107,8 @@ void give_back(BudgetPool* pool, const Reserve& granted, const Reserve& left);
 // A share of the pool for a task that lacks `need`, in the components that it lacks; nothing if the rest does not cover
 // that.
 std::optional<Reserve> draw_share(BudgetPool* pool, const Reserve& need, const Budget& usual);
-// Waits until `waiter` has received what it needs. False: cancelled. waiter->given contains what it got in either case.
+// Waits until `waiter` has received what it needs. False: cancelled, or waiter->hopeless is set. waiter->given contains
+// what it got in any case.
 bool await_recharge(BudgetPool* pool, ExhaustedTask* waiter, const ScopeMeter& scope);
 // Gives `amount` from the pool to the waiting task with this id below `nursery`.
 // REQUIRES: `nursery` and the pool are alive.
@@ -133,6 +138,22 @@ bool count_task(CapContext* caps);
 void uncount_task(CapContext* caps);
 bool count_drawn(CapContext* caps, const Reserve& amount);
 void uncount_drawn(CapContext* caps, const Reserve& amount);
+// The capabilities of the code that runs now, not counted as a reference; null: everything is allowed.
+CapContext* current_rights();
+// While this object lives, code on this thread acts for a task that is elsewhere: a helper thread that runs its call, a
+// thread that runs its callback or destroys its closure. It has that task's capabilities, and no task can wait for it.
+class ActingFor {
+ public:
+  ActingFor(RuntimeCore* runtime, CapContext* caps);
+  ~ActingFor();
+  ActingFor(const ActingFor&) = delete;
+  ActingFor& operator=(const ActingFor&) = delete;
+
+ private:
+  RuntimeCore* runtime_before_;
+  CapContext* before_;
+  Meter* meter_ = nullptr;  // Of the task whose capabilities are replaced meanwhile, if this is a task.
+};
 
 // ------------------------------------------------------------------------------------------------ meter.cc
 // The task's Meter, created from the inline meter if necessary. REQUIRES: metered; the caller runs the task.
@@ -150,6 +171,10 @@ std::uint8_t renewable_parts(const Budget& budget);
 bool may_look_up(const TaskRecord* task);
 // Lets other tasks run, from code that does not expect it: exceptions in flight and errno are preserved.
 void yield_anywhere();
+// What is left of an unlimited component: more than can be used, and it cannot overflow.
+inline constexpr std::uint64_t kEndless = std::uint64_t{1} << 62;
+// The bits of the components of `budget` that are unlimited.
+std::uint8_t unlimited_parts(const Budget& budget);
 inline std::uint64_t& part(Reserve& reserve, Component component) {
   switch (component) {
     case Component::kOps:

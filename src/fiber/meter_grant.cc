@@ -16,6 +16,12 @@ namespace {
 constexpr std::uint64_t kNeverDry = std::uint64_t{1} << 61;
 constexpr std::size_t kLargestDefaultMemory = std::size_t{1} << 32;
 
+constexpr auto kSpawnBit = static_cast<std::uint8_t>(1U << static_cast<int>(Component::kSpawnCount));
+constexpr auto kAllComponents = static_cast<std::uint8_t>((1U << kComponentCount) - 1);
+// Granted at a time instead of an unlimited component, where none may be granted.
+constexpr Budget kSlice{
+    .ops = 1'000'000, .memory = std::size_t{256} << 20, .spawn_count = 0, .channel_ops = 50'000, .syscalls = 50'000};
+
 bool gives_inline_meters(const ScopeMeter& scope, const RootMeter& root) {
   return root.fresh != 0 && scope.pool == &root.pool && scope.default_child == root.scope.default_child;
 }
@@ -24,7 +30,7 @@ bool gives_inline_meters(const ScopeMeter& scope, const RootMeter& root) {
 bool is_plain(const TaskRecord* task, const Meter* meter, const Fiber* fiber, const RootMeter& root) {
   if (meter->caps != nullptr || !gives_inline_meters(*meter->scope, root)) return false;
   for (const NurseryCore* at = fiber->scope; at != nullptr && at->owner_task == task; at = at->outer) {
-    const NurseryExtras* extras = at->extras.load(std::memory_order_acquire);
+    const NurseryExtras* extras = peek_extras(at);
     if (extras != nullptr && extras->meter != nullptr && !gives_inline_meters(*extras->meter, root)) return false;
   }
   return true;
@@ -36,17 +42,47 @@ Budget asked_budget(const Grant* grant, const ScopeMeter& scope, CapContext* giv
     budget = *grant->budget;
   } else if (grant != nullptr && grant->capabilities && grant->capabilities->spawn) {
     budget.spawn_count = static_cast<std::uint16_t>(std::max<std::uint32_t>(
-        budget.spawn_count, std::min<std::uint32_t>(grant->capabilities->spawn->max_tasks, UINT16_MAX)));
+        budget.spawn_count, std::min<std::uint32_t>(grant->capabilities->spawn->max_tasks, UINT16_MAX - 1)));
   }
   return giver == nullptr ? budget : min(budget, giver->rights.spawn->task_budget);
 }
 
-Meter* make_meter(ThreadWorker* worker, const ScopeMeter& scope, const Budget& asked, CapContext* caps) {
+// Replaces the components in `bits` by those of `other`.
+Budget with_parts(Budget budget, std::uint8_t bits, const Budget& other) {
+  const auto has = [bits](Component component) { return (bits >> static_cast<int>(component) & 1U) != 0; };
+  if (has(Component::kOps)) budget.ops = other.ops;
+  if (has(Component::kMemory)) budget.memory = other.memory;
+  if (has(Component::kSpawnCount)) budget.spawn_count = other.spawn_count;
+  if (has(Component::kChannelOps)) budget.channel_ops = other.channel_ops;
+  if (has(Component::kSyscalls)) budget.syscalls = other.syscalls;
+  return budget;
+}
+
+// The unlimited components that a task may pass on.
+std::uint8_t may_grant(const Meter* giver, const ScopeMeter& scope, const RootMeter& root) {
+  const bool root_pool = scope.pool == &root.pool;
+  if (giver == nullptr) return root_pool ? kAllComponents : 0;  // From outside, or with the default budget.
+  if (giver->caps == nullptr && root_pool && giver->scope->pool == &root.pool) return kAllComponents;
+  return giver->unlimited;
+}
+
+// `unlimited` are the unlimited components that may be granted.
+Meter* make_meter(ThreadWorker* worker, const ScopeMeter& scope, Budget asked, CapContext* caps,
+                  std::uint8_t unlimited) {
   Meter* meter = new_meter(worker);
   meter->scope = &scope;
   meter->caps = caps;
+  const std::uint8_t wanted = unlimited_parts(asked);
+  meter->unlimited = wanted & unlimited;
+  asked = with_parts(asked, meter->unlimited, {});
+  // A limit instead of none: the scope's default, or if that has none either, a slice.
+  asked = with_parts(asked, static_cast<std::uint8_t>(wanted & ~unlimited), scope.default_child);
+  asked = with_parts(asked, unlimited_parts(asked), kSlice);
   meter->renewable = renewable_parts(asked);
   meter->granted = meter->left = draw(scope.pool, asked, true);
+  for (int i = 0; i < kComponentCount; ++i) {
+    if ((meter->unlimited >> i & 1U) != 0) part(meter->left, static_cast<Component>(i)) = kEndless;
+  }
   return meter;
 }
 
@@ -66,7 +102,8 @@ RootMeter::RootMeter(RuntimeCore* runtime, const Config& config)
     caps = add_reference(no_rights());
   }
   if (config.root_grant) root_task = asked_budget(&grant, scope, nullptr);
-  if (pool.plentiful && profile != Profile::kSovereign && scope.default_child.memory <= kLargestDefaultMemory) {
+  if (pool.plentiful && profile != Profile::kSovereign && scope.default_child.memory <= kLargestDefaultMemory &&
+      unlimited_parts(scope.default_child) == 0) {
     fresh = inline_meter(std::min(interval, scope.default_child.ops), scope.default_child.spawn_count);
   }
   for (const auto& worker : runtime->workers) worker->fresh_meter = fresh;
@@ -77,7 +114,7 @@ RootMeter::~RootMeter() { drop_reference(caps); }
 
 const ScopeMeter& scope_meter(const NurseryCore* core, const RootMeter* root) {
   for (const NurseryCore* at = core; at != nullptr; at = parent_of(at)) {
-    const NurseryExtras* extras = at->extras.load(std::memory_order_acquire);
+    const NurseryExtras* extras = peek_extras(at);
     if (extras != nullptr && extras->meter != nullptr) return *extras->meter;
   }
   return root->scope;
@@ -85,7 +122,7 @@ const ScopeMeter& scope_meter(const NurseryCore* core, const RootMeter* root) {
 
 Result<void> grant_meter(ThreadWorker* worker, NurseryCore* core, TaskRecord* record, const Grant* grant) {
   RootMeter& root = *worker->runtime->meter;
-  const NurseryExtras* extras = core->extras.load(std::memory_order_acquire);
+  const NurseryExtras* extras = peek_extras(core);
   if (grant == nullptr && (extras == nullptr || extras->meter == nullptr) && charge_spawn_quickly(worker, core))
     return {};
   TaskRecord* spawner = worker->fiber->task;
@@ -119,7 +156,16 @@ Result<void> grant_meter(ThreadWorker* worker, NurseryCore* core, TaskRecord* re
     record->meter = root.fresh;
     return {};
   }
-  Meter* meter = make_meter(worker, scope, asked_budget(grant, scope, rights), child_rights);
+  Meter* meter = nullptr;
+  try {
+    meter = make_meter(worker, scope, asked_budget(grant, scope, rights), child_rights, may_grant(giver, scope, root));
+  } catch (const std::bad_alloc&) {
+    if (rights != nullptr) uncount_task(rights);
+    drop_reference(child_rights);
+    return ErrorCode::kResourceExhausted;
+  }
+  if (grant != nullptr)
+    meter->renewable &= static_cast<std::uint8_t>(~kSpawnBit);  // A grant of spawns is no source of them.
   meter->counted_by = add_reference(rights);
   meter->plain = child_rights == nullptr && gives_inline_meters(scope, root);
   worker->not_inline.add(1);
@@ -129,11 +175,8 @@ Result<void> grant_meter(ThreadWorker* worker, NurseryCore* core, TaskRecord* re
 
 Result<void> grant_outside(RuntimeCore* runtime, TaskRecord* record, const Grant* grant) {
   RootMeter& root = *runtime->meter;
-  if (const ThreadWorker* worker = current_worker(); is_metered(worker) && worker->fiber->task != nullptr) {
-    const std::uint64_t word = worker->fiber->task->meter;
-    if (!is_inline(word) && meter_of(word)->caps != nullptr) {
-      return Error{ErrorCode::kCapabilityDenied, "a task with capabilities can spawn only in nurseries"};
-    }
+  if (current_rights() != nullptr) {
+    return Error{ErrorCode::kCapabilityDenied, "a task with capabilities can spawn only in nurseries"};
   }
   if (grant == nullptr && root.caps == nullptr && !root.root_task && root.fresh != 0) {
     record->meter = root.fresh;
@@ -143,7 +186,14 @@ Result<void> grant_outside(RuntimeCore* runtime, TaskRecord* record, const Grant
   if (grant != nullptr && (grant->budget || grant->capabilities)) budget = asked_budget(grant, root.scope, nullptr);
   CapContext* caps =
       grant != nullptr && grant->capabilities ? *pass_on(nullptr, *grant->capabilities) : add_reference(root.caps);
-  Meter* meter = make_meter(nullptr, root.scope, budget, caps);
+  Meter* meter = nullptr;
+  try {
+    meter = make_meter(nullptr, root.scope, budget, caps, kAllComponents);
+  } catch (const std::bad_alloc&) {
+    drop_reference(caps);
+    throw;
+  }
+  if (grant != nullptr || root.root_task) meter->renewable &= static_cast<std::uint8_t>(~kSpawnBit);
   meter->plain = caps == nullptr && gives_inline_meters(root.scope, root);
   root.outside_not_inline.add(1);
   record->meter = reinterpret_cast<std::uint64_t>(meter);
@@ -157,6 +207,10 @@ void settle_meter(ThreadWorker* worker, TaskRecord* record) {
   Reserve left = meter->left;
   if (!meter->doomed) left.ops += static_cast<std::uint64_t>(meter->fuel);
   left.ops -= std::min<std::uint64_t>(left.ops, meter->debt);
+  for (int i = 0; i < kComponentCount; ++i) {  // What was granted in addition to an unlimited component was not used.
+    const auto component = static_cast<Component>(i);
+    if ((meter->unlimited >> i & 1U) != 0) part(left, component) = part(meter->granted, component);
+  }
   record->meter = 0;
   if (meter->counted_by != nullptr) {
     uncount_task(meter->counted_by);
@@ -168,6 +222,15 @@ void settle_meter(ThreadWorker* worker, TaskRecord* record) {
   free_meter(worker, meter);
 }
 
+void unsettle_meter(ThreadWorker* worker, TaskRecord* record) {
+  if (is_inline(record->meter)) {
+    record->meter = 0;
+    return refuse_metered(worker);
+  }
+  settle_meter(worker, record);
+  worker->meters_ended.add(~std::uint64_t{0});  // It does not count as a task that has ended.
+}
+
 void refuse_metered(ThreadWorker* worker) { worker->not_inline.add(1); }
 
 void open_metered(ThreadWorker* worker, NurseryCore* core, const NurseryOptions& options) {
@@ -177,33 +240,46 @@ void open_metered(ThreadWorker* worker, NurseryCore* core, const NurseryOptions&
   Meter* meter = open_meter(worker, task);
   const ScopeMeter& around = scope_meter(core, &root);
   auto made = std::make_unique<ScopeMeter>();
+  NurseryExtras* extras = extras_of(core);
   made->pool = around.pool;
   made->default_child = options.default_child.value_or(around.default_child);
   made->on_exhausted = options.on_exhausted.value_or(around.on_exhausted);
   made->notify = options.notify ? options.notify : around.notify;
   if (options.pool) {
-    if (meter->caps != nullptr && !count_drawn(meter->caps, *options.pool)) {
+    // An unlimited component is not taken from the surrounding pool.
+    Reserve drawn = *options.pool;
+    Reserve contents = *options.pool;
+    std::uint8_t endless = 0;
+    for (int i = 0; i < kComponentCount; ++i) {
+      const auto component = static_cast<Component>(i);
+      if (part(drawn, component) != UINT64_MAX || (may_grant(meter, around, root) >> i & 1U) == 0) continue;
+      part(drawn, component) = 0;
+      part(contents, component) = kEndless;
+      endless = static_cast<std::uint8_t>(endless | 1U << i);
+    }
+    made->own = std::make_unique<BudgetPool>(worker->runtime);
+    if (meter->caps != nullptr && !count_drawn(meter->caps, drawn)) {
       throw_error(
           Error{ErrorCode::kCapabilityDenied, "a nursery's own pool needs CapBudget, and is bounded by its limit"}.with(
               "capability", "CapBudget"));
     }
-    if (!draw_all(around.pool, *options.pool, true)) {
-      if (meter->caps != nullptr) uncount_drawn(meter->caps, *options.pool);
+    if (!draw_all(around.pool, drawn, true)) {
+      if (meter->caps != nullptr) uncount_drawn(meter->caps, drawn);
       throw_error(ErrorCode::kBudgetExhausted,
                   "the surrounding pool does not have as much left as this nursery's own pool needs");
     }
-    made->own = std::make_unique<BudgetPool>(worker->runtime);
     made->own->parent = around.pool;
-    made->own->total = made->own->rest = *options.pool;
+    made->own->total = made->own->rest = contents;
+    made->own->endless = endless;
     made->pool = made->own.get();
     made->drawn_by = add_reference(meter->caps);
   }
-  extras_of(core)->meter = made.release();
+  extras->meter = made.release();
   meter->plain = is_plain(task, meter, worker->fiber, root);
 }
 
 void close_metered(ThreadWorker* worker, NurseryCore* core) {
-  NurseryExtras* extras = core->extras.load(std::memory_order_acquire);
+  NurseryExtras* extras = peek_extras(core);
   if (extras == nullptr || extras->meter == nullptr) return;
   const std::unique_ptr<ScopeMeter> scope(std::exchange(extras->meter, nullptr));
   if (scope->supervisor != nullptr) {
@@ -213,11 +289,17 @@ void close_metered(ThreadWorker* worker, NurseryCore* core) {
   if (BudgetPool* pool = scope->own.get(); pool != nullptr) {
     ROTA_ASSERT(pool->grants == 0 && pool->first == nullptr, "a pool closes while ", pool->grants,
                 " tasks hold some of it");
+    Reserve total = pool->total;
+    Reserve rest = pool->rest;
+    for (int i = 0; i < kComponentCount; ++i) {
+      if ((pool->endless >> i & 1U) == 0) continue;
+      part(total, static_cast<Component>(i)) = part(rest, static_cast<Component>(i)) = 0;
+    }
     if (scope->drawn_by != nullptr) {
-      uncount_drawn(scope->drawn_by, pool->rest);
+      uncount_drawn(scope->drawn_by, rest);
       drop_reference(scope->drawn_by);
     }
-    give_back(pool->parent, pool->total, pool->rest);
+    give_back(pool->parent, total, rest);
   }
   if (!is_metered(worker)) return;
   TaskRecord* task = worker->fiber->task;

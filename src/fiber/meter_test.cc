@@ -261,12 +261,10 @@ TEST(Meter, AScarcePoolIsSharedFairly) {
         }
       });
     }
-    while (nursery.audit().waiting < 2) yield();
+    EXPECT_TRUE(nursery.close().ok()) << "when nothing can return to the pool, the tasks end";
     EXPECT_EQ(used[0] + used[1], 20'000U);
     EXPECT_GT(used[0], 5'000U);
     EXPECT_GT(used[1], 5'000U);
-    nursery.cancel();
-    EXPECT_EQ(nursery.close().code(), ErrorCode::kCancelled);
   });
 }
 

@@ -48,7 +48,8 @@ ThreadWorker* run_own_children(ThreadWorker* worker, NurseryCore* core) {
     const Item item = pop_item(worker);
     if (item == 0) break;
     if (is_fiber(item) || nursery_of(item) != core) {
-      worker->deque.push(item);
+      const bool returned = worker->deque.push(item);
+      ROTA_ASSERT(returned, "there is room for the item that was just taken");
       break;
     }
     TaskRecord* record = task_of(worker, item);
@@ -75,7 +76,11 @@ void await_children(ThreadWorker* worker, NurseryCore* core) {
   worker = run_own_children(worker, core);
   // Acquire, partner: child_done()'s release.
   if (core->local + core->remote.load(std::memory_order_acquire) == 0) return;
-  ensure_linked(core);  // So that a cancellation from above reaches the children while their owner sleeps.
+  try {
+    ensure_linked(core);  // So that the deadlock report finds it.
+  } catch (const std::bad_alloc&) {
+    // A child that blocks links the nursery itself; all others ask whether they are cancelled.
+  }
   CloseWait wait{core};
   park(worker, publish_close, &wait, false, "the children of its scope");
 }
@@ -119,14 +124,19 @@ CancelReason current_cancel_reason() {
 
 void child_failed(NurseryCore* core, TaskRecord* child) {
   if (!core->failure_cancels) return;
-  NurseryExtras* extras = extras_of(core);
   std::exception_ptr failure;
-  if ((child->flags & TaskRecord::kFlagOverflow) != 0) {
-    failure = std::make_exception_ptr(FiberError(Error{ErrorCode::kStackOverflow, "a task's stack overflowed"}));
-  } else {
-    failure = static_cast<ResultRecord<void>*>(child)->error;
+  NurseryExtras* extras = nullptr;
+  try {
+    extras = extras_of(core);
+    if ((child->flags & TaskRecord::kFlagOverflow) != 0) {
+      failure = std::make_exception_ptr(FiberError(Error{ErrorCode::kStackOverflow, "a task's stack overflowed"}));
+    } else {
+      failure = static_cast<ResultRecord<void>*>(child)->error;
+    }
+  } catch (const std::bad_alloc&) {  // Without memory for extras, closing reports only that a failure cancelled it.
+    failure = std::current_exception();
   }
-  {
+  if (extras != nullptr) {
     std::lock_guard guard(extras->lock);
     if (extras->failure == nullptr) extras->failure = std::move(failure);
   }
@@ -153,19 +163,27 @@ void help_children(NurseryCore* core) {
   if (worker != nullptr && core->owner == worker->fiber && worker->fiber->scope == core) run_own_children(worker, core);
 }
 
-Result<void> close_slow(NurseryCore* core) {
-  ThreadWorker* worker = current_worker();
-  if (core->owner == nullptr) return Error{ErrorCode::kFailedPrecondition, "this nursery is already closed"};
+namespace {
+
+// Why the caller may not close the nursery, or null.
+[[gnu::always_inline]] inline const char* why_not_close(const NurseryCore* core) {
+  const ThreadWorker* worker = current_worker();
+  if (core->owner == nullptr) return "this nursery is already closed";
   if (worker == nullptr || core->owner != worker->fiber || worker->fiber->task != core->owner_task) {
-    return Error{ErrorCode::kFailedPrecondition, "a nursery must be closed by the task that opened it"};
+    return "a nursery must be closed by the task that opened it";
   }
+  return worker->fiber->scope == core ? nullptr : "close the scopes opened inside it first";
+}
+
+// Closes the nursery without memory. REQUIRES: why_not_close() is null.
+[[gnu::always_inline]] inline void close_children(NurseryCore* core) {
+  ThreadWorker* worker = current_worker();
   Fiber* self = worker->fiber;
-  if (self->scope != core) return Error{ErrorCode::kFailedPrecondition, "close the scopes opened inside it first"};
-  extras_of(core);  // So that a spawn sees that the nursery is no longer open.
+  end_fast_spawns(core);
   NurseryState open = NurseryState::kOpen;
   core->state.compare_exchange_strong(open, NurseryState::kClosing, std::memory_order_acq_rel);
   await_children(worker, core);
-  NurseryExtras* extras = core->extras.load(std::memory_order_acquire);
+  NurseryExtras* extras = peek_extras(core);
   if (extras != nullptr) {
     if (extras->deadline_armed) {
       RuntimeCore* runtime = current_worker()->runtime;
@@ -184,6 +202,15 @@ Result<void> close_slow(NurseryCore* core) {
     event(current_worker(), TaskEvent::kScopeEnd, core->owner_task->id);
     close_metered(current_worker(), core);
   }
+}
+
+}  // namespace
+
+Result<void> close_slow(NurseryCore* core) {
+  if (const char* why = why_not_close(core); why != nullptr) return Error{ErrorCode::kFailedPrecondition, why};
+  close_children(core);
+  const NurseryExtras* extras = peek_extras(core);
+  const CancelReason reason = core->cancel.load(std::memory_order_acquire);
   if (extras != nullptr && extras->failure != nullptr) return error_of(extras->failure);
   if (reason == CancelReason::kNone) return {};
   if (reason == CancelReason::kTimeout) return Error{ErrorCode::kDeadlineExceeded, "the scope's deadline passed"};
@@ -191,8 +218,7 @@ Result<void> close_slow(NurseryCore* core) {
 }
 
 void throw_close(Error error, NurseryCore* core) {
-  if (NurseryExtras* extras = core->extras.load(std::memory_order_acquire);
-      extras != nullptr && extras->failure != nullptr) {
+  if (NurseryExtras* extras = peek_extras(core); extras != nullptr && extras->failure != nullptr) {
     std::rethrow_exception(extras->failure);
   }
   if (error.code == ErrorCode::kCancelled || error.code == ErrorCode::kDeadlineExceeded) {
@@ -210,19 +236,20 @@ void finish_slow(NurseryCore* core) {
 void dispose_nursery(NurseryCore* core) {
   if (core->owner != nullptr) {
     cancel_nursery(core, CancelReason::kFailure);
-    const Result<void> closed = close_slow(core);
-    ROTA_ASSERT(core->owner == nullptr, "a nursery was destroyed by another task than the one that opened it: ",
-                closed.ok() ? "" : closed.error().message);
+    const char* why = why_not_close(core);
+    ROTA_ASSERT(why == nullptr, "a nursery was destroyed by another task than the one that opened it: ", why);
+    close_children(core);
   }
-  delete core->extras.exchange(nullptr, std::memory_order_acq_rel);
+  NurseryExtras* extras = core->extras.exchange(nullptr, std::memory_order_acq_rel);
+  if (extras != kNoExtras) delete extras;
 }
 
 void fail_scope(NurseryCore* core) {
   std::exception_ptr failure;
   if (core->owner != nullptr) {
     cancel_nursery(core, CancelReason::kFailure);
-    (void)close_slow(core);  // The error is in flight, or in `failure`.
-    NurseryExtras* extras = core->extras.load(std::memory_order_acquire);
+    if (why_not_close(core) == nullptr) close_children(core);  // The error is in flight, or in `failure`.
+    NurseryExtras* extras = peek_extras(core);
     if (extras != nullptr) failure = extras->failure;
   }
   dispose_nursery(core);
@@ -278,6 +305,16 @@ void open_slow(ThreadWorker* worker, NurseryCore* core) {
   }
 }
 
+Result<void> refuse_without_memory(ThreadWorker* worker, NurseryCore* core, TaskRecord* record) {
+  if (record->meter != 0) unsettle_meter(worker, record);
+  worker->counters.refused.add(1);
+  record->act(record, Action::kDropClosure);  // User code: it may park, and resume on another thread worker.
+  worker = current_worker();
+  free_record(worker, record);
+  child_done(worker->runtime, core, worker->fiber);
+  return ErrorCode::kResourceExhausted;
+}
+
 Result<void> spawn_check(ThreadWorker* worker, NurseryCore* core, TaskRecord* record, const Grant* grant) {
   Result<void> allowed;
   if ((worker->hooks & kHookCore) != 0) {
@@ -286,7 +323,12 @@ Result<void> spawn_check(ThreadWorker* worker, NurseryCore* core, TaskRecord* re
     allowed = Error{ErrorCode::kNurseryNotActive, "the nursery is no longer open"}.with(
         "state", std::string(to_string(core->state.load())));
   } else if ((worker->hooks & kHookMeter) != 0) {
-    allowed = grant_meter(worker, core, record, grant);
+    try {
+      allowed = grant_meter(worker, core, record, grant);
+    } catch (const std::bad_alloc&) {
+      record->meter = 0;
+      allowed = ErrorCode::kResourceExhausted;
+    }
     worker = current_worker();  // It may have yielded.
   }
   if (allowed.ok()) {

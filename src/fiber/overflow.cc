@@ -1,6 +1,7 @@
 // A task's function is called through TaskRecord::act. When its stack overflows, the handler, on its alternate stack,
 // walks the frames up to that call with the unwinder and returns from it as act() would, with its caller's registers.
-// This costs nothing unless a stack overflows.
+// This costs nothing unless a stack overflows. Code without unwind tables cannot be walked: then all tasks on the stack
+// end (one, unless a join called another on top), and the stack starts anew with the loop of the thread worker.
 //
 // The frames in between are abandoned: their destructors do not run, and a lock held in them stays locked. Scopes that
 // the task had open are cancelled and waited for, on the same stack, before it continues.
@@ -28,6 +29,23 @@ struct sigaction g_before_bus;
 #if defined(__x86_64__) && !ROTA_ASAN && !ROTA_TSAN
 #define ROTA_RECOVERS_FROM_OVERFLOW 1
 
+// The registers of a call of end_stack(fiber), below everything on the stack that is still in use.
+bool restart(Fiber* fiber, ucontext_t* context) {
+  std::byte* lowest = reinterpret_cast<std::byte*>(fiber);
+  for (NurseryCore* at = fiber->scope; at != nullptr; at = at->outer) {
+    auto* scope = reinterpret_cast<std::byte*>(at);
+    if (scope >= fiber->low && scope < lowest) lowest = scope;
+  }
+  if (!has_room_below(fiber, lowest)) return false;
+  fiber->task->flags |= TaskRecord::kFlagOverflow;
+  const auto below = (reinterpret_cast<std::uintptr_t>(lowest) - 1024) & ~std::uintptr_t{15};
+  greg_t* registers = context->uc_mcontext.gregs;
+  registers[REG_RDI] = reinterpret_cast<greg_t>(fiber);
+  registers[REG_RSP] = static_cast<greg_t>(below) - 8;  // As after a call.
+  registers[REG_RIP] = reinterpret_cast<greg_t>(&end_stack);
+  return true;
+}
+
 bool recover(siginfo_t* info, ucontext_t* context) {
   ThreadWorker* worker = current_worker();
   if (worker == nullptr || worker->fiber == nullptr || worker->fiber == &worker->native) return false;
@@ -36,7 +54,7 @@ bool recover(siginfo_t* info, ucontext_t* context) {
   if (task == nullptr || !worker->runtime->stacks.in_guard(fiber, info->si_addr)) return false;
   const bool open = fiber->scope != nullptr && fiber->scope->owner_task == task;
   const std::optional<ReturnPoint> to = return_of(reinterpret_cast<const void*>(task->act));
-  if (!to) return false;
+  if (!to) return restart(fiber, context);
   std::byte* lowest = lowest_in_use(fiber, task, *to);
   if (open && !has_room_below(fiber, lowest))
     return false;  // There is no room to close its scopes, so nothing safe can be done.

@@ -102,6 +102,8 @@ RuntimeCore::RuntimeCore(const Config& checked)
   root.seen_epoch.store(cancel_epoch.load(std::memory_order_relaxed), std::memory_order_relaxed);
   root.failure_cancels = false;
   root.runtime = this;
+  emergency_stacks.resize(worker_count);
+  root_extras.reset(extras_of(&root));
   root.epoch = &cancel_epoch;
   ensure_linked(&root);
   if (config.trace_events > 0) trace = std::make_unique<Trace>(worker_count, config.trace_events);
@@ -125,6 +127,7 @@ RuntimeCore::RuntimeCore(const Config& checked)
     if (deterministic) hooks |= kHookDeterministic;
     if (!g_membarrier && !ROTA_TSAN) hooks |= kHookFence;
     if (trace != nullptr || fault != nullptr) hooks |= kHookTrace;
+    if (stacks.has_canaries()) hooks |= kHookCanary;
     worker->hooks = hooks;
     workers.push_back(std::move(worker));
   }
@@ -142,22 +145,30 @@ RuntimeCore::~RuntimeCore() {
     }
     release_records(worker.get());
   }
-  delete root.extras.exchange(nullptr);
+  for (Fiber* fiber : emergency_stacks) {
+    if (fiber != nullptr) stacks.give(fiber);
+  }
 }
 
 Nanoseconds RuntimeCore::now() const { return deterministic ? virtual_now : steady_now(); }
 
 void RuntimeCore::start_threads() {
-  if (deterministic) return;
+  for (const auto& worker : workers) {
+    if (!refill_spare(worker.get())) {
+      throw_error(ErrorCode::kResourceExhausted, "there is no memory for the stacks of the thread workers");
+    }
+    if (deterministic) return;  // One thread acts as all thread workers.
+  }
   try {
     sync::MutexLock lock(threads_mutex);  // A thread may have to be replaced before all have started.
     threads.resize(worker_count);
     for (std::uint32_t i = 0; i < worker_count; ++i) threads[i] = sync::Thread([this, i] { thread_main(i); });
     timekeeper_thread = sync::Thread([this] { keep_time(); });
-  } catch (const std::system_error& error) {
+  } catch (const std::exception& error) {
     stopping.store(true, std::memory_order_seq_cst);
     while (wake_one(true)) {
     }
+    reactor->ring();
     join_threads();
     throw_error(Error{ErrorCode::kResourceExhausted,
                       std::string("the threads of the thread workers could not be created: ") + error.what()}
@@ -165,17 +176,35 @@ void RuntimeCore::start_threads() {
   }
 }
 
+void RuntimeCore::arm_trim() {
+  if (trim_armed.exchange(true, std::memory_order_relaxed)) return;
+  trim_timer.at = now() + stacks.trim_period();
+  trim_timer.context = this;
+  trim_timer.fire = [](Timer* timer) {
+    auto* runtime = static_cast<RuntimeCore*>(timer->context);
+    const Nanoseconds next = runtime->stacks.trim_idle(runtime->now());
+    if (next == kNever) {
+      runtime->trim_armed.store(false, std::memory_order_relaxed);
+      return;
+    }
+    timer->at = next;  // It is never removed: when the runtime ends, nobody is left to fire it.
+    add_timer(runtime, timer);
+  };
+  add_timer(this, &trim_timer);
+}
+
 bool RuntimeCore::replace_thread(std::uint32_t index) {
   sync::MutexLock lock(threads_mutex);
-  const auto old = std::make_shared<sync::Thread>(std::move(threads[index]));
+  std::shared_ptr<sync::Thread> old;
   try {
+    old = std::make_shared<sync::Thread>(std::move(threads[index]));
     threads[index] = sync::Thread([this, index, old] {
       if (old->joinable()) old->join();  // Not if shutdown() joins it.
       thread_main(index);
     });
     return true;
-  } catch (const std::system_error&) {
-    threads[index] = std::move(*old);
+  } catch (const std::exception&) {  // No memory, or no more threads.
+    if (old != nullptr) threads[index] = std::move(*old);
     return false;
   }
 }
@@ -193,7 +222,7 @@ void RuntimeCore::join_threads() {
     }
   }
   timekeeper.stop();
-  timekeeper_thread.join();
+  if (timekeeper_thread.joinable()) timekeeper_thread.join();
 }
 
 void RuntimeCore::keep_time() {
@@ -323,8 +352,12 @@ Result<Config> Config::checked() const {
   if (c.cancel_grace_ops > (1U << 30)) return bad("cancel_grace_ops", c.cancel_grace_ops, "0 to 1073741824");
   const bool sovereign = c.profile == Profile::kSovereign;
   if (!c.default_budget) {
-    c.default_budget = Budget{1'000'000, std::size_t{256} << 20, 65'535, 65'535, 65'535};
-    if (sovereign) c.default_budget->spawn_count = 0;
+    c.default_budget = Budget{1'000'000, std::size_t{256} << 20, 0, 60'000, 60'000};
+    // Children spawn only what they are granted; a task from outside is not a child.
+    if (!sovereign && !c.root_grant) {
+      c.root_grant = Grant{.budget = *c.default_budget};
+      c.root_grant->budget->spawn_count = 60'000;
+    }
   }
   if (!c.on_exhausted) c.on_exhausted = sovereign ? OnExhausted::kWait : OnExhausted::kRecharge;
   if (static_cast<int>(*c.on_exhausted) > 2) {
@@ -344,7 +377,15 @@ Runtime::Runtime(Config config) {
 
 Result<std::unique_ptr<Runtime>> Runtime::create(const Config& config) {
   ROTA_TRY_ASSIGN(const Config checked, config.checked());
-  return std::make_unique<Runtime>(checked);
+  try {
+    return std::make_unique<Runtime>(checked);
+  } catch (const FiberError& error) {
+    return error.error();
+  } catch (const std::bad_alloc&) {
+    return ErrorCode::kResourceExhausted;
+  } catch (const std::system_error& error) {
+    return Error{ErrorCode::kResourceExhausted, std::string("the runtime could not be created: ") + error.what()};
+  }
 }
 
 Runtime::~Runtime() {
@@ -354,61 +395,81 @@ Runtime::~Runtime() {
 
 void Runtime::cancel_all() { cancel_nursery(&core_->root, CancelReason::kExplicit); }
 
+namespace {
+
+// Queues a task from outside by its priority. Without memory for that it becomes an ordinary one, and this is false.
+bool prioritize(RuntimeCore& core, TaskRecord* record, Priority priority) ROTA_REQUIRES(core.global_mutex) {
+  core.priorities.alive.fetch_add(1, std::memory_order_relaxed);
+  try {
+    core.priorities.push(item_of(record), priority);
+  } catch (const std::bad_alloc&) {
+    core.priorities.alive.fetch_sub(1, std::memory_order_relaxed);
+    record->id &= ~(std::uint64_t{3} << TaskRecord::kPriorityShift);
+    return false;
+  }
+  ++core.outside_prioritized;
+  return true;
+}
+
+}  // namespace
+
 Result<void> Runtime::submit(TaskRecord* record, bool wait, const Grant* grant) {
   RuntimeCore& core = *core_;
   record->nursery = &core.root;
   record->meter = 0;
-  const auto refuse = [record](ErrorCode code, const char* message) {
-    record->act(record, Action::kDropClosure);
-    free_record(current_worker(), record);
-    return Error{code, message};
-  };
   core.root.remote.fetch_add(1, std::memory_order_relaxed);
-  const auto leave = [&core] { child_done(&core, &core.root, nullptr); };
+  struct Refuse {  // Unless the task is queued: drops it, and leaves the root.
+    ~Refuse() {
+      if (record == nullptr) return;
+      record->act(record, Action::kDropClosure);
+      free_record(current_worker(), record);
+      child_done(&core, &core.root, nullptr);
+    }
+    RuntimeCore& core;
+    TaskRecord* record;
+  } refused{core, record};
   if (core.root.state.load(std::memory_order_acquire) != NurseryState::kOpen) {
-    Error error = refuse(ErrorCode::kClosed, "the runtime is shutting down and accepts no tasks");
-    leave();
-    return error;
+    return Error{ErrorCode::kClosed, "the runtime is shutting down and accepts no tasks"};
   }
+  bool full = false;
   {
     sync::MutexLock lock(core.global_mutex);
     while (core.global.size() + core.outside_prioritized >= core.config.global_queue_size) {
       if (!wait || core.deterministic) {
-        Error error = refuse(ErrorCode::kQueueFull, "the global queue is full; try again later or wait");
-        leave();
-        return error;
+        return Error{ErrorCode::kQueueFull, "the global queue is full; try again later or wait"};
       }
       if (current_worker() != nullptr && current_worker()->runtime == &core) break;  // A task waits below, as a fiber.
       core.global_space.wait(core.global_mutex);
     }
+    const Priority priority = grant != nullptr && grant->priority ? *grant->priority : Priority::kNormal;
+    full =
+        priority == Priority::kNormal && core.global.size() + core.outside_prioritized >= core.config.global_queue_size;
+    if (!full) core.global.push_back(record);  // First, because it may throw. Nobody looks before the lock is released.
     if (core.meter != nullptr) {
-      if (Result<void> granted = grant_outside(&core, record, grant); !granted.ok()) {
-        refuse(granted.code(), "");
-        leave();
+      Result<void> granted;
+      try {
+        granted = grant_outside(&core, record, grant);
+      } catch (const std::bad_alloc&) {
+        granted = ErrorCode::kResourceExhausted;
+      }
+      if (!granted.ok()) {
+        if (!full) core.global.pop_back();
         return granted;
       }
     }
-    const Priority priority = grant != nullptr && grant->priority ? *grant->priority : Priority::kNormal;
     record->id = (std::uint64_t{0xffff} << 48) | (static_cast<std::uint64_t>(priority) << TaskRecord::kPriorityShift) |
                  ++core.outside_spawned;
     outside_event(&core, TaskEvent::kSpawn, record->id);
     sample_spawn(record, &core);  // Each one: it is not a hot path.
-    if (priority != Priority::kNormal) {
-      core.priorities.alive.fetch_add(1, std::memory_order_relaxed);
-      core.priorities.push(item_of(record), priority);
-      ++core.outside_prioritized;
-      record = nullptr;
-    } else if (core.global.size() + core.outside_prioritized < core.config.global_queue_size) {
-      core.global.push_back(record);
-      core.global_count.store(core.global.size(), std::memory_order_seq_cst);
-      record = nullptr;
-    }
+    refused.record = nullptr;
+    if (priority != Priority::kNormal && prioritize(core, record, priority)) core.global.pop_back();
+    if (!full) core.global_count.store(core.global.size(), std::memory_order_seq_cst);
   }
-  if (record != nullptr) {
-    // A task of this runtime, with the queue full: its own deque takes the new task, and the spawner yields.
-    ThreadWorker* worker = current_worker();
-    worker->deque.push(item_of(record));
-    notify_work(worker);
+  if (full) {
+    // A task of this runtime, with the queue full: its own deque takes the new task, and the spawner yields. Without
+    // memory for the deque to grow, it yields first.
+    while (!current_worker()->deque.push(item_of(record))) yield();
+    notify_work(current_worker());
     yield();
     return {};
   }
@@ -419,6 +480,11 @@ Result<void> Runtime::submit(TaskRecord* record, bool wait, const Grant* grant) 
 
 void Runtime::shutdown() {
   RuntimeCore& core = *core_;
+  // A task would wait for its own end, and so would a call of blocking() on behalf of one.
+  const ThreadWorker* caller = current_worker();
+  if ((caller != nullptr && caller->runtime == &core) || helped_runtime() == &core) {
+    throw_error(ErrorCode::kFailedPrecondition, "a runtime must be shut down from outside, not by one of its tasks");
+  }
   std::call_once(core.shutdown_once, [&core, this] {
     NurseryState open = NurseryState::kOpen;
     core.root.state.compare_exchange_strong(open, NurseryState::kClosing, std::memory_order_acq_rel);

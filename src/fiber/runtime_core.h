@@ -72,6 +72,14 @@ struct RootNursery : NurseryCore {
   sync::Atomic<std::uint32_t>* epoch = nullptr;  // The runtime's cancel_epoch.
 };
 
+// In NurseryCore::extras: the nursery is not open any more, and there was no memory for extras, which say so otherwise.
+inline NurseryExtras* const kNoExtras = reinterpret_cast<NurseryExtras*>(1);
+// The extras of a nursery, or null.
+inline NurseryExtras* peek_extras(const NurseryCore* core, std::memory_order order = std::memory_order_acquire) {
+  NurseryExtras* extras = core->extras.load(order);
+  return extras == kNoExtras ? nullptr : extras;
+}
+
 struct RuntimeCore {
   explicit RuntimeCore(const Config& config);
   ~RuntimeCore();
@@ -96,6 +104,7 @@ struct RuntimeCore {
   sync::Atomic<std::uint64_t> worker_panics{0};
   const FaultHook fault = g_fault_hook;
   RootNursery root;
+  std::unique_ptr<NurseryExtras> root_extras;  // Owns root.extras.
   sync::Futex root_empty{0};
   std::once_flag shutdown_once;
 
@@ -113,6 +122,13 @@ struct RuntimeCore {
   PriorityQueue priorities;
   // Which thread workers may steal; changed by Runtime::set_stealing(). seq_cst: see sleep_until_chosen().
   std::unique_ptr<sync::Atomic<bool>[]> steals;
+
+  // A stack for each thread worker, for a wait that may not fail when there is no memory for another one. Used and
+  // replaced by that thread worker.
+  std::vector<Fiber*> emergency_stacks;
+  // Fires while the stack pool has something to return to the system.
+  Timer trim_timer;
+  sync::Atomic<bool> trim_armed{false};
 
   // The thread worker in epoll_wait, or -1.
   sync::Atomic<std::int64_t> poller{-1};
@@ -136,6 +152,11 @@ struct RuntimeCore {
   bool replace_thread(std::uint32_t index);
   void join_threads();
   void ring(std::uint32_t worker);
+  // Stacks have returned to the pool: releases their memory after a while, unless they are needed again.
+  void trim_later() {
+    if (!trim_armed.load(std::memory_order_relaxed) && !deterministic) arm_trim();
+  }
+  void arm_trim();
   bool wake_one(bool even_if_searching = false) {
     return lot.wake_one([this](std::uint32_t worker) { ring(worker); }, even_if_searching);
   }
@@ -182,6 +203,9 @@ void unlink_nursery(NurseryCore* core, NurseryExtras* extras);
 NurseryCore* parent_of(const NurseryCore* core);
 RuntimeCore* runtime_of(const NurseryCore* core);
 NurseryExtras* extras_of(NurseryCore* core);
+// From now on a spawn takes the slow path, which reads the nursery's state. Without memory there are no extras, only
+// the mark kNoExtras.
+void end_fast_spawns(NurseryCore* core);
 void ensure_linked(NurseryCore* core);
 // The same for a caller that holds something: if this finds a cancellation, the tokens are left to the caller.
 void ensure_linked(NurseryCore* core, TokensToCancel& tokens);
@@ -226,6 +250,11 @@ class HeldTask {
   bool alive_;
 };
 void run_task(ThreadWorker* worker, TaskRecord* record);
+// Ends all tasks on the current stack, whose frames are abandoned, as overflowed, and starts the loop on it anew.
+// REQUIRES: called below everything on the stack that is still in use.
+[[noreturn]] void end_stack(Fiber* fiber);
+// static_guard.cc: the static variables that an abandoned task was initialising can be initialised by others.
+void release_static_guards(const TaskRecord* task);
 // Something in this process is being cancelled: observed_state() must look at nurseries from now on.
 void note_cancellation();
 // Starts the measurement of a task's latency from ready to run.
@@ -242,6 +271,25 @@ void wake_joiner(TaskRecord* record, std::uintptr_t waiter);
 // worker.cc
 [[noreturn]] void fiber_main();
 [[noreturn]] void worker_loop();
+// Takes stacks from the pool. False if the system has no memory for one.
+bool refill_spare(ThreadWorker* worker);
+// Makes sure that a wait of the current task can begin: it is in its nursery's registry, and this thread worker has a
+// stack to continue on. Throws ResourceExhausted or std::bad_alloc. The task may be on another thread worker on return.
+void ensure_parkable(ThreadWorker* worker);
+// False if the current stack has only a canary, and something overwrote it.
+inline bool stack_intact(const ThreadWorker* worker) {
+  return (worker->hooks & kHookCanary) == 0 || worker->runtime->stacks.canary_intact(worker->fiber);
+}
+// True if ensure_parkable() has nothing to do, and parking cannot fail.
+inline bool can_park(const ThreadWorker* worker) {
+  return worker->fiber->task->has_entry() && worker->spare != nullptr && stack_intact(worker);
+}
+// Throws StackOverflow.
+[[noreturn]] void stack_overflowed(ThreadWorker* worker);
+inline void check_canary(ThreadWorker* worker) {
+  if (!stack_intact(worker)) [[unlikely]]
+    stack_overflowed(worker);
+}
 // Keeps the running loop's stack for later; the caller switches away from it at once.
 void keep_spare(ThreadWorker* worker, Fiber* fiber);
 void give_way(ThreadWorker* worker, Fiber* self);
@@ -273,6 +321,12 @@ void release_records(ThreadWorker* worker);
 // runtime.cc
 void add_timer(RuntimeCore* runtime, Timer* timer);
 
+// capability.cc
+// The runtime for one of whose tasks this thread, which is not one of its thread workers, runs code; or null.
+RuntimeCore* helped_runtime();
+// The same function, which has the capabilities of the code that runs now, whoever calls it later.
+std::function<void()> with_current_rights(std::function<void()> f);
+
 // meter_grant.cc
 // Gives a new task its budget and capabilities, or returns an error. `grant` may be null.
 Result<void> grant_meter(ThreadWorker* worker, NurseryCore* core, TaskRecord* record, const Grant* grant);
@@ -280,6 +334,8 @@ Result<void> grant_meter(ThreadWorker* worker, NurseryCore* core, TaskRecord* re
 Result<void> grant_outside(RuntimeCore* runtime, TaskRecord* record, const Grant* grant);
 // Takes back what a task has not used.
 void settle_meter(ThreadWorker* worker, TaskRecord* record);
+// The same for a task that was granted a meter and could not be queued.
+void unsettle_meter(ThreadWorker* worker, TaskRecord* record);
 // Counts a refused spawn.
 void refuse_metered(ThreadWorker* worker);
 void close_metered(ThreadWorker* worker, NurseryCore* core);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <mutex>
 #include <new>
 
 #if ROTA_ASAN
@@ -20,6 +21,9 @@
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102
 #endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 namespace rota::fiber::detail {
 
@@ -28,7 +32,29 @@ namespace {
 constexpr std::size_t kSlabBytes = 64 * 1024 * 1024;
 constexpr std::uint64_t kMaxProtected = 16'000;  // Each protected guard splits a mapping in two; 65,530 are allowed.
 constexpr std::uint64_t kCanary = 0x5ca1ab1e0ddba115;
-constexpr std::uint32_t kGuardBatch = 256;
+constexpr std::size_t kGuardBytes = 64 * 1024;
+constexpr std::uint32_t kAdviceBatch = 256;
+constexpr std::uint64_t kTrimBatch = 1024;  // Stacks released at a time; about a millisecond.
+constexpr Nanoseconds kTrimPauseNs = 5'000'000;
+
+// Gives one advice for many ranges of the same size with few system calls. False if the kernel refuses that.
+bool advise(std::byte* first, std::size_t stride, std::size_t bytes, std::uint32_t count, int advice) {
+  static sync::Atomic<bool> works{true};
+  if (!works.load(std::memory_order_relaxed)) return false;
+  std::array<iovec, kAdviceBatch> ranges;
+  for (std::uint32_t done = 0; done < count;) {
+    const std::uint32_t n = std::min(count - done, kAdviceBatch);
+    for (std::uint32_t i = 0; i < n; ++i) ranges[i] = {first + (done + i) * stride, bytes};
+    constexpr int kPidfdSelfProcess = -10001;  // The pidfd of this process (Linux 6.14 on).
+    const auto advised = syscall(SYS_process_madvise, kPidfdSelfProcess, ranges.data(), n, advice, 0);
+    if (advised != static_cast<long>(n * bytes)) {
+      works.store(false, std::memory_order_relaxed);
+      return false;
+    }
+    done += n;
+  }
+  return true;
+}
 
 bool kernel_has_guards(std::size_t page) {
   void* probe = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -43,10 +69,13 @@ bool kernel_has_guards(std::size_t page) {
 StackPool::StackPool(std::size_t stack_bytes, bool guards)
     : page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))),
       stack_bytes_((stack_bytes + page_ - 1) / page_ * page_),
-      stride_(stack_bytes_ + page_),
+      guard_bytes_((kGuardBytes + page_ - 1) / page_ * page_),
+      stride_(stack_bytes_ + guard_bytes_),
       guard_kind_(!guards                    ? GuardKind::kCanary
                   : kernel_has_guards(page_) ? GuardKind::kAdvised
-                                             : GuardKind::kProtected) {}
+                                             : GuardKind::kProtected) {
+  canaries_.store(guard_kind_ == GuardKind::kCanary, std::memory_order_relaxed);
+}
 
 StackPool::~StackPool() {
 #if ROTA_TSAN
@@ -60,6 +89,14 @@ StackPool::~StackPool() {
 bool StackPool::add_slab_locked() {
   const auto count = static_cast<std::uint32_t>(std::clamp<std::size_t>(kSlabBytes / stride_, 4, 4096));
   const std::size_t bytes = count * stride_;
+  try {
+    slabs_.reserve(slabs_.size() + 1);
+    if (cold_stacks_.capacity() < carved_ + count) {
+      cold_stacks_.reserve(std::max<std::size_t>(carved_ + count, 2 * cold_stacks_.capacity()));
+    }
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
   void* base =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (base == MAP_FAILED) return false;
@@ -68,33 +105,20 @@ bool StackPool::add_slab_locked() {
   __asan_unpoison_memory_region(base, bytes);  // Remove the poison that an unmapped slab left at these addresses.
 #endif
   slabs_.push_back({static_cast<std::byte*>(base), bytes, count, 0});
+  carved_ += count;
   return true;
 }
 
 void StackPool::guard(std::byte* first_guard, std::uint32_t count) {
   if (guard_kind_ == GuardKind::kAdvised) {
-    std::array<iovec, kGuardBatch> ranges;
-    std::uint32_t done = 0;
-    static sync::Atomic<bool> batch_works{true};
-    while (done < count) {
-      const std::uint32_t n = std::min(count - done, kGuardBatch);
-      for (std::uint32_t i = 0; i < n; ++i) ranges[i] = {first_guard + (done + i) * stride_, page_};
-      if (batch_works.load(std::memory_order_relaxed)) {
-        // pidfd of this process: PIDFD_SELF_PROCESS (Linux 6.14 on).
-        constexpr int kPidfdSelfProcess = -10001;
-        const auto advised = syscall(SYS_process_madvise, kPidfdSelfProcess, ranges.data(), n, MADV_GUARD_INSTALL, 0);
-        if (advised == static_cast<long>(n * page_)) {
-          done += n;
-          continue;
-        }
-        batch_works.store(false, std::memory_order_relaxed);
-      }
-      for (std::uint32_t i = 0; i < n; ++i) madvise(ranges[i].iov_base, page_, MADV_GUARD_INSTALL);
-      done += n;
-    }
+    if (advise(first_guard, stride_, guard_bytes_, count, MADV_GUARD_INSTALL)) return;
+    for (std::uint32_t i = 0; i < count; ++i) madvise(first_guard + i * stride_, guard_bytes_, MADV_GUARD_INSTALL);
   } else if (guard_kind_ == GuardKind::kProtected) {
-    for (std::uint32_t i = 0; i < count && protected_maps_ < kMaxProtected; ++i, ++protected_maps_) {
-      if (mprotect(first_guard + i * stride_, page_, PROT_NONE) != 0) break;
+    for (std::uint32_t i = 0; i < count; ++i, ++protected_maps_) {
+      if (protected_maps_ < kMaxProtected && mprotect(first_guard + i * stride_, guard_bytes_, PROT_NONE) == 0)
+        continue;
+      canaries_.store(true, std::memory_order_relaxed);
+      return;
     }
   }
 }
@@ -105,7 +129,7 @@ Fiber* StackPool::place(std::byte* stack_start) {
   fiber->low = stack_start;
   // A join may call tasks on top of this stack until three quarters of it are used.
   fiber->floor = stack_start + std::max(stack_bytes_ / 4, std::min<std::size_t>(stack_bytes_, 6144));
-  if (guard_kind_ != GuardKind::kAdvised) std::memcpy(stack_start, &kCanary, sizeof kCanary);
+  restore_canary(fiber);
 #if ROTA_ASAN
   fiber->bytes = stack_bytes_ - sizeof(Fiber);
 #endif
@@ -123,9 +147,11 @@ Fiber* StackPool::carve_locked(std::uint32_t count, std::uint32_t* taken) {
   const std::uint32_t n = std::min(count, slab.count - slab.next);
   std::byte* first = slab.base + slab.next * stride_;
   guard(first, n);
+  // One system call instead of a page fault for each stack. If it is refused, place() faults.
+  (void)advise(first + stride_ - page_, stride_, page_, n, MADV_POPULATE_WRITE);
   Fiber* list = nullptr;
   for (std::uint32_t i = n; i-- > 0;) {
-    Fiber* fiber = place(first + i * stride_ + page_);
+    Fiber* fiber = place(first + i * stride_ + guard_bytes_);
     fiber->next = list;
     list = fiber;
   }
@@ -147,12 +173,17 @@ Fiber* StackPool::take_some(std::uint32_t count, std::uint32_t* taken) {
     ++*taken;
   }
   if (*taken > 0) {
-    cached_.fetch_sub(*taken, std::memory_order_relaxed);
+    const std::uint64_t left = cached_.fetch_sub(*taken, std::memory_order_relaxed) - *taken;
+    lowest_ = std::min(lowest_, left);
+    to_trim_ = std::min(to_trim_, left);
   } else if (!cold_stacks_.empty()) {
-    std::byte* stack = cold_stacks_.back();
-    cold_stacks_.pop_back();
-    list = place(stack);
-    *taken = 1;
+    for (; *taken < count && !cold_stacks_.empty(); ++*taken) {
+      Fiber* fiber = place(cold_stacks_.back());
+      cold_stacks_.pop_back();
+      fiber->next = list;
+      list = fiber;
+    }
+    made_.fetch_add(*taken, std::memory_order_relaxed);
   } else {
     list = carve_locked(count, taken);
   }
@@ -175,7 +206,7 @@ Fiber* StackPool::take() {
 
 void StackPool::give(Fiber* fiber) { give_some(fiber, fiber, 1); }
 
-std::uint32_t StackPool::trim(std::uint32_t keep, std::uint32_t limit) {
+std::uint32_t StackPool::trim(std::uint64_t keep, std::uint64_t limit) {
   std::uint32_t released = 0;
   while (released < limit && cached_.load(std::memory_order_relaxed) > keep) {
     Fiber* fiber = nullptr;
@@ -184,6 +215,7 @@ std::uint32_t StackPool::trim(std::uint32_t keep, std::uint32_t limit) {
       fiber = free_;
       free_ = fiber->next;
       cached_.fetch_sub(1, std::memory_order_relaxed);
+      made_.fetch_sub(1, std::memory_order_relaxed);
     }
     lock_.unlock();
     if (fiber == nullptr) break;
@@ -200,9 +232,34 @@ std::uint32_t StackPool::trim(std::uint32_t keep, std::uint32_t limit) {
   return released;
 }
 
+Nanoseconds StackPool::trim_idle(Nanoseconds now) {
+  std::uint64_t limit = 0;
+  std::uint64_t keep = 0;
+  {
+    std::lock_guard guard(lock_);
+    const std::uint64_t cached = cached_.load(std::memory_order_relaxed);
+    if (now >= period_end_) {
+      if (period_end_ != 0) to_trim_ = std::min(cached, lowest_);
+      lowest_ = cached - to_trim_;
+      period_end_ = now + trim_period();
+    }
+    limit = std::min(to_trim_, kTrimBatch);
+    to_trim_ -= limit;
+    keep = cached - limit;
+    if (cached == limit) period_end_ = 0;  // A new period begins with the next stack.
+    if (limit == 0) return cached == 0 ? kNever : period_end_;
+  }
+  trim(keep, limit);
+  return now + kTrimPauseNs;
+}
+
 bool StackPool::in_guard(const Fiber* fiber, const void* address) const {
   const auto* byte = static_cast<const std::byte*>(address);
-  return byte < fiber->low && byte >= fiber->low - page_;
+  return byte < fiber->low && byte >= fiber->low - guard_bytes_;
+}
+
+void StackPool::restore_canary(Fiber* fiber) const {
+  if (guard_kind_ != GuardKind::kAdvised) std::memcpy(fiber->low, &kCanary, sizeof kCanary);
 }
 
 bool StackPool::canary_intact(const Fiber* fiber) const {

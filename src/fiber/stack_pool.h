@@ -3,19 +3,27 @@
 // A slab is one mapping of many stacks of the same size, without huge pages and reserved swap. Guards use
 // MADV_GUARD_INSTALL where the kernel has it (it does not split mappings, so a million stacks need few maps); otherwise
 // mprotect as long as fewer than kMaxProtected maps are used; after that, or with guards off, a canary word at the low
-// end is checked whenever the stack is parked or returned. A stack touches only its top page until it is used deeper.
+// end is checked at every switch and at the end of a task (kHookCanary). A stack touches only its top page until it is
+// used deeper.
 //
 //   low address                                                          high address
-//   | guard page | ........ stack, grows down ........ | Fiber (control block) |
+//   | guard, 64 KiB | ........ stack, grows down ........ | Fiber (control block) |
 //   An 8 KiB stack has its guard beyond its 8 KiB.
 //
-// Thread safety: all members, from any thread. Memory returns to the system only by trim() and at destruction.
+// The guard is wide because a frame that is larger than the guard steps over it, unless the code is compiled with
+// -fstack-clash-protection, as our own code and that of CMake users of rota::fiber is. Address space is all that it
+// costs.
+//
+// Cached stacks that were not needed for a whole period return to the system (trim_idle()).
+//
+// Thread safety: all members, from any thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "fiber/timers.h"
 #include "rota/fiber/detail/core.h"
 
 namespace rota::fiber::detail {
@@ -39,13 +47,23 @@ class StackPool {
   void give_some(Fiber* first, Fiber* last, std::uint32_t count);
 
   // Releases the memory of cached stacks beyond `keep`, at most `limit` of them. Returns the number released.
-  std::uint32_t trim(std::uint32_t keep, std::uint32_t limit);
+  std::uint32_t trim(std::uint64_t keep, std::uint64_t limit);
+  // Releases, in portions, the stacks that stayed in the cache during the last whole period. Returns when to call it
+  // again; kNever if nothing is cached.
+  Nanoseconds trim_idle(Nanoseconds now);
+  static constexpr Nanoseconds kTrimPeriod = 1'000'000'000;
+  void set_trim_period(Nanoseconds period) { trim_period_.store(period, std::memory_order_relaxed); }
+  [[nodiscard]] Nanoseconds trim_period() const { return trim_period_.load(std::memory_order_relaxed); }
 
   // True if `address` is in the guard of a stack of this pool.
   [[nodiscard]] bool in_guard(const Fiber* fiber, const void* address) const;
+  // True if some stacks have only a canary.
+  [[nodiscard]] bool has_canaries() const { return canaries_.load(std::memory_order_relaxed); }
   // False if something wrote below the stack's end.
   [[nodiscard]] bool canary_intact(const Fiber* fiber) const;
+  void restore_canary(Fiber* fiber) const;
 
+  // Stacks with memory: in use or cached.
   [[nodiscard]] std::uint64_t made() const { return made_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t cached() const { return cached_.load(std::memory_order_relaxed); }
   [[nodiscard]] GuardKind guard_kind() const { return guard_kind_; }
@@ -65,12 +83,21 @@ class StackPool {
 
   const std::size_t page_;
   const std::size_t stack_bytes_;
+  const std::size_t guard_bytes_;
   const std::size_t stride_;  // Guard and stack together.
   GuardKind guard_kind_;
   SpinLock lock_;
   std::vector<Slab> slabs_;
   Fiber* free_ = nullptr;
-  std::vector<std::byte*> cold_stacks_;  // Trimmed: their memory is released, their Fiber is not constructed.
+  // Trimmed: their memory is released, their Fiber is not constructed. Has room for all stacks, so that trimming needs
+  // no memory.
+  std::vector<std::byte*> cold_stacks_;
+  std::uint64_t carved_ = 0;   // Stacks in all slabs.
+  std::uint64_t lowest_ = 0;   // The fewest that were cached since the current period began.
+  std::uint64_t to_trim_ = 0;  // Still to be released.
+  Nanoseconds period_end_ = 0;
+  sync::Atomic<Nanoseconds> trim_period_{kTrimPeriod};
+  sync::Atomic<bool> canaries_{false};
   std::uint64_t protected_maps_ = 0;
   sync::Atomic<std::uint64_t> made_{0};
   sync::Atomic<std::uint64_t> cached_{0};

@@ -8,6 +8,7 @@
 #include <typeinfo>
 
 #include "fiber/baton.h"
+#include "fiber/meter_core.h"
 #include "fiber/runtime_core.h"
 #include "fiber/token_state.h"
 #include "fiber/waiting.h"
@@ -39,11 +40,21 @@ void take_sample(ThreadWorker* worker, TaskRecord* record) {
   counters.latency_log2[bucket].add(1);
 }
 
+// The capabilities that user code which runs for the task outside of it has: its destructors.
+CapContext* rights_of(const TaskRecord* record) {
+  return record->meter == 0 || is_inline(record->meter) ? nullptr : meter_of(record->meter)->caps;
+}
+
 // Calls the task on the current stack, or ends it without running if it is cancelled.
 void execute(ThreadWorker* worker, TaskRecord* record) {
   if (!record->plain_entry()) take_sample(worker, record);
   if (cancelled_before_run(worker, record)) {
-    record->act(record, Action::kDropClosure);
+    if (CapContext* rights = rights_of(record); rights == nullptr) {
+      record->act(record, Action::kDropClosure);
+    } else {
+      const ActingFor acting(worker->runtime, rights);
+      record->act(record, Action::kDropClosure);
+    }
     record->flags |= TaskRecord::kFlagNeverRan;
     return;
   }
@@ -168,16 +179,45 @@ void await_canceller(TaskRecord* record) {
   if ((record->cancel.load(std::memory_order_relaxed) & TaskRecord::kHasToken) != 0) drop_task_token(record);
 }
 
+namespace {
+
+// Destroys a result that nobody will take, while the task still has its capabilities; its destructor has no more.
+[[gnu::cold, gnu::noinline]] void drop_with_rights(RuntimeCore* runtime, TaskRecord* record) {
+  constexpr std::uint8_t kNoValue =
+      TaskRecord::kFlagFailed | TaskRecord::kFlagCancelled | TaskRecord::kFlagOverflow | TaskRecord::kFlagNeverRan;
+  const bool nobody =
+      (record->flags & TaskRecord::kFlagDetached) != 0 || record->join.load(std::memory_order_acquire) == kJoinDetached;
+  if (!nobody || (record->flags & kNoValue) != 0) return;
+  const ActingFor acting(runtime, rights_of(record));
+  record->act(record, Action::kDropResult);
+  record->act = [](TaskRecord*, Action) {};  // There is nothing left to destroy.
+}
+
+// The task has overwritten the canary of its stack: its result is dropped, and it fails.
+[[gnu::cold]] void note_overflow(ThreadWorker* worker, TaskRecord* record) {
+  worker->runtime->stacks.restore_canary(worker->fiber);
+  if ((record->flags & (TaskRecord::kFlagOverflow | TaskRecord::kFlagNeverRan)) != 0) return;
+  record->act(record, Action::kDropResult);
+  record->flags &= static_cast<std::uint8_t>(~(TaskRecord::kFlagFailed | TaskRecord::kFlagCancelled));
+  record->flags |= TaskRecord::kFlagOverflow;
+}
+
+}  // namespace
+
 // The task's function has returned, or was never called. Stores the end, wakes the waiter, and leaves the nursery; that
 // comes last, because the nursery may be gone then.
 void finish_task(ThreadWorker* worker, TaskRecord* record) {
   NurseryCore* nursery = record->nursery;
   RuntimeCore* runtime = worker->runtime;
   TaskState end = TaskState::kCompleted;
+  if (!stack_intact(worker)) [[unlikely]]
+    note_overflow(worker, record);
   if (record->has_entry()) unregister_task(record);
   if (priority_of(record) != Priority::kNormal) [[unlikely]]
     runtime->priorities.alive.fetch_sub(1, std::memory_order_relaxed);
   if (record->meter != 0) {
+    if (rights_of(record) != nullptr) [[unlikely]]
+      drop_with_rights(runtime, record);
     settle_meter(worker, record);
     record->meter = 0;  // Not again.
   }
@@ -188,9 +228,9 @@ void finish_task(ThreadWorker* worker, TaskRecord* record) {
     end = TaskState::kCancelled;
   }
   // A task that was left without unwinding may have been in a handler, whose exception must be forgotten.
-  if ((record->flags & (TaskRecord::kFlagOverflow | TaskRecord::kFlagNeverRan)) != 0 &&
-      worker->fiber->task == nullptr) {
-    *worker->exceptions = {};
+  if ((record->flags & (TaskRecord::kFlagOverflow | TaskRecord::kFlagNeverRan)) != 0) [[unlikely]] {
+    if (worker->fiber->task == nullptr) *worker->exceptions = {};
+    release_static_guards(record);
   }
   event(worker, TaskEvent::kComplete, record->id, static_cast<std::uint32_t>(end));
   // Everything up to here can be repeated if something throws (finish_after_fault); nothing throws from here on.
@@ -256,6 +296,21 @@ void run_task(ThreadWorker* worker, TaskRecord* record) {
   // At the bottom of the stack is the loop, which gives up its thread. On top of a task, the fault ends here.
   if (outer == nullptr) std::rethrow_exception(fault);
   current_worker()->runtime->worker_panics.fetch_add(1, std::memory_order_relaxed);
+}
+
+void end_stack(Fiber* fiber) {
+  for (TaskRecord* task = fiber->task; task != nullptr;) {
+    task->flags |= TaskRecord::kFlagOverflow;
+    abandon_scopes(fiber, task);  // It may wait, and continue on another thread worker.
+    // A task that was called in place by a join runs on top of the task that opened its nursery.
+    TaskRecord* below = task->nursery->owner == fiber ? task->nursery->owner_task : nullptr;
+    fiber->task = below;
+    finish_task(current_worker(), task);
+    task = below;
+  }
+  void* unused = nullptr;
+  switch_stacks(&unused, prepare_stack(fiber, fiber_main));
+  __builtin_unreachable();
 }
 
 TaskRecord* begin_fork(ThreadWorker* worker, Fork* fork) {

@@ -11,17 +11,46 @@ bool Timers::add(Timer* timer) {
   std::lock_guard guard(lock_);
   timer->sequence = sequence_++;
   timer->done.store(false, std::memory_order_relaxed);
-  heap_.push_back(timer);
-  timer->index = heap_.size() - 1;
-  up(timer->index);
+  try {
+    heap_.push_back(timer);
+    timer->index = heap_.size() - 1;
+    up(timer->index);
+  } catch (const std::bad_alloc&) {
+    timer->index = Timer::kListed;
+    timer->next = listed_;
+    listed_ = timer;
+  }
   publish_next();
-  return heap_[0] == timer;
+  return first() == timer;
+}
+
+Timer* Timers::first() const {
+  Timer* first = heap_.empty() ? nullptr : heap_[0];
+  for (Timer* timer = listed_; timer != nullptr; timer = timer->next) {
+    if (first == nullptr || before(timer, first)) first = timer;
+  }
+  return first;
+}
+
+void Timers::publish_next() {
+  const Timer* timer = first();
+  next_.store(timer == nullptr ? kNever : timer->at, std::memory_order_seq_cst);
+}
+
+void Timers::unlist(Timer* timer) {
+  Timer** link = &listed_;
+  while (*link != timer) link = &(*link)->next;
+  *link = timer->next;
 }
 
 bool Timers::remove(Timer* timer) {
   lock_.lock();
   if (timer->index < Timer::kFiring) {
-    take_out(timer->index);
+    if (timer->index == Timer::kListed) {
+      unlist(timer);
+    } else {
+      take_out(timer->index);
+    }
     timer->index = Timer::kIdle;
     timer->done.store(true, std::memory_order_relaxed);
     publish_next();
@@ -39,12 +68,16 @@ std::uint32_t Timers::fire_due(Nanoseconds now) {
   std::uint32_t fired = 0;
   while (next() <= now) {
     lock_.lock();
-    if (heap_.empty() || heap_[0]->at > now) {
+    Timer* timer = first();
+    if (timer == nullptr || timer->at > now) {
       lock_.unlock();
       break;
     }
-    Timer* timer = heap_[0];
-    take_out(0);
+    if (timer->index == Timer::kListed) {
+      unlist(timer);
+    } else {
+      take_out(0);
+    }
     timer->index = Timer::kFiring;
     publish_next();
     lock_.unlock();

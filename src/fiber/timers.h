@@ -26,8 +26,10 @@ struct Timer {
   void* context = nullptr;
   std::uint64_t sequence = 0;
   std::size_t index = 0;  // Index in the heap, or one of the marks below.
+  Timer* next = nullptr;  // Link of the list of timers for which the heap had no memory.
   static constexpr std::size_t kIdle = SIZE_MAX;
   static constexpr std::size_t kFiring = SIZE_MAX - 1;
+  static constexpr std::size_t kListed = SIZE_MAX - 2;
   sync::Atomic<bool> done{true};  // False from add() until removed or fired.
 };
 
@@ -54,10 +56,14 @@ class Timers {
   void up(std::size_t index);
   void down(std::size_t index);
   void take_out(std::size_t index);
-  void publish_next() { next_.store(heap_.empty() ? kNever : heap_[0]->at, std::memory_order_seq_cst); }
+  void publish_next();
+  // The timer that is due first, or null.
+  [[nodiscard]] Timer* first() const;
+  void unlist(Timer* timer);
 
   SpinLock lock_;
   std::vector<Timer*> heap_;
+  Timer* listed_ = nullptr;  // A wait that has begun cannot fail: without memory for the heap its timer goes here.
   std::uint64_t sequence_ = 0;
   sync::Atomic<Nanoseconds> next_{kNever};
 };

@@ -36,9 +36,9 @@ struct WakeTimer {
   }
 };
 
-// True if the task is in its nursery's registry, so that parking cannot fail. To be ensured before a lock is taken.
-inline bool registered(const ThreadWorker* worker) { return worker->fiber->task->has_entry(); }
-inline void register_current(const ThreadWorker* worker) { register_task(worker->fiber->task, worker->fiber); }
+// True if parking cannot fail. To be ensured before a lock is taken.
+inline bool registered(const ThreadWorker* worker) { return can_park(worker); }
+inline void register_current(ThreadWorker* worker) { ensure_parkable(worker); }
 
 template <class Lock>
 struct LockedWait {

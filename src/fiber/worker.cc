@@ -68,12 +68,9 @@ void inject(RuntimeCore* runtime, Fiber* fiber) {
 }
 
 // A woken fiber is never lost: without memory for the deque to grow, it goes to the inject list, which needs none.
-void push_or_inject(ThreadWorker* worker, Fiber* fiber) {
-  try {
-    worker->deque.push(item_of(fiber));
-  } catch (const std::bad_alloc&) {
+[[gnu::always_inline]] inline void push_or_inject(ThreadWorker* worker, Fiber* fiber) {
+  if (!worker->deque.push(item_of(fiber))) [[unlikely]]
     inject(worker->runtime, fiber);
-  }
 }
 
 // Fiber::home without and with the priority of its task.
@@ -314,6 +311,7 @@ Item find_work(ThreadWorker* worker) {
   }
   if ((++worker->tick & kFairness) == 0) [[unlikely]] {
     poll_events(worker->runtime);
+    if (worker->runtime->stacks.has_canaries()) worker->hooks |= kHookCanary;
     note_priorities(worker);
     if (Item item = take_prioritized(worker, Priority::kLow); item != 0) return item;
     if (Item item = take_shared(worker); item != 0) return item;
@@ -407,8 +405,14 @@ Item take_prioritized(ThreadWorker* worker, Priority priority) {
 }
 
 void queue_prioritized(ThreadWorker* worker, TaskRecord* record) {
-  worker->runtime->priorities.push(item_of(record), priority_of(record));
-  notify_work(worker);
+  try {
+    worker->runtime->priorities.push(item_of(record), priority_of(record));
+  } catch (const std::bad_alloc&) {  // It becomes an ordinary task.
+    worker->runtime->priorities.alive.fetch_sub(1, std::memory_order_relaxed);
+    record->id &= ~(std::uint64_t{3} << TaskRecord::kPriorityShift);
+    while (!current_worker()->deque.push(item_of(record))) yield();
+  }
+  notify_work(current_worker());
 }
 
 std::uint32_t pick_victim(ThreadWorker* worker) {
@@ -476,6 +480,46 @@ void keep_spare(ThreadWorker* worker, Fiber* fiber) {
   fiber->next = last->next;
   worker->spare_count -= kMaxSpare / 2;
   worker->runtime->stacks.give_some(first, last, kMaxSpare / 2);
+  worker->runtime->trim_later();
+}
+
+// Takes stacks from the pool. False if the system has no memory for one.
+bool refill_spare(ThreadWorker* worker) {
+  RuntimeCore* runtime = worker->runtime;
+  std::uint32_t taken = 0;
+  Fiber* list = runtime->stacks.take_some(kStackBatch, &taken);
+  if (list == nullptr) return false;
+  if (runtime->stacks.has_canaries()) worker->hooks |= kHookCanary;
+  for (Fiber* fiber = list; fiber != nullptr; fiber = fiber->next) {
+    fiber->home = runtime;
+    prepare(fiber);
+  }
+  if (Fiber*& emergency = runtime->emergency_stacks[worker->index]; emergency == nullptr && taken > 1) {
+    emergency = list;
+    list = list->next;
+    --taken;
+  }
+  Fiber* last = list;
+  while (last->next != nullptr) last = last->next;
+  last->next = worker->spare;
+  worker->spare = list;
+  worker->spare_count += taken;
+  return true;
+}
+
+void ensure_parkable(ThreadWorker* worker) {
+  Fiber* fiber = worker->fiber;
+  if (!fiber->task->has_entry()) register_task(fiber->task, fiber);
+  worker = current_worker();  // Registering may run callbacks, which may wait.
+  check_canary(worker);
+  if (worker->spare == nullptr && !refill_spare(worker)) {
+    throw_error(ErrorCode::kResourceExhausted, "there is no memory for another stack, so the task cannot wait");
+  }
+}
+
+void stack_overflowed(ThreadWorker* worker) {
+  worker->runtime->stacks.restore_canary(worker->fiber);
+  throw_error(ErrorCode::kStackOverflow, "the task's stack overflowed; raise Config::stack_bytes or recurse less");
 }
 
 Fiber* loop_fiber(ThreadWorker* worker) {
@@ -484,17 +528,11 @@ Fiber* loop_fiber(ThreadWorker* worker) {
     --worker->spare_count;
     return fiber;
   }
-  std::uint32_t taken = 0;
-  Fiber* list = worker->runtime->stacks.take_some(kStackBatch, &taken);
-  ROTA_ASSERT(list != nullptr, "no memory for another stack; ", worker->runtime->stacks.made(), " exist");
-  Fiber* first = list;
-  for (Fiber* fiber = list; fiber != nullptr; fiber = fiber->next) {
-    fiber->home = worker->runtime;
-    prepare(fiber);
-  }
-  worker->spare = first->next;
-  worker->spare_count = taken - 1;
-  return first;
+  if (refill_spare(worker)) return loop_fiber(worker);
+  // A wait that may fail has been refused before it came here (ensure_parkable()). This is one that may not.
+  Fiber* emergency = std::exchange(worker->runtime->emergency_stacks[worker->index], nullptr);
+  ROTA_ASSERT(emergency != nullptr, "no memory for another stack; ", worker->runtime->stacks.made(), " exist");
+  return emergency;
 }
 
 void fiber_main() {
@@ -562,8 +600,10 @@ WakeReason park(ThreadWorker* worker, Publish publish, void* argument, bool canc
   TaskRecord* task = self->task;
   self->waits_for = waits_for;
   if (cancellable) {
-    if (!task->has_entry()) [[unlikely]]
-      register_task(task, self);
+    if (!can_park(worker)) [[unlikely]] {
+      ensure_parkable(worker);
+      worker = current_worker();
+    }
     begin_wait(self->claim, true);
     if (cancelled_now(worker)) {
       withdraw_wait(self->claim);
@@ -625,8 +665,10 @@ void yield_slow() {
     sched_yield();
     return;
   }
+  check_canary(worker);
   Fiber* self = worker->fiber;
   TaskRecord* task = self->task;
+  if (worker->spare == nullptr && !refill_spare(worker)) return;  // No memory for a stack: nothing else can run here.
   if (worker->runtime->deterministic) {
     poll_point(worker);
   } else if (worker->handoff == 0) {
@@ -649,7 +691,8 @@ void yield_slow() {
 }
 
 void detail::push_yielded(ThreadWorker* worker, void* fiber) {
-  worker->deque.push(item_of(static_cast<Fiber*>(fiber)));
+  // There is room: yield() has just taken an item out.
+  (void)worker->deque.push(item_of(static_cast<Fiber*>(fiber)));
 }
 
 }  // namespace rota::fiber

@@ -24,11 +24,13 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "base/sync.h"
 #include "fiber/baton.h"
 #include "flow/slices.h"
+#include "rota/fiber/error.h"
 #include "rota/fiber/nursery.h"
 #include "rota/flow/scheduler.h"
 #include "rota/graph/roster.h"
@@ -182,5 +184,20 @@ class Core {
 };
 
 std::unique_ptr<IScheduler> make_scheduler(std::unique_ptr<Core> core);
+
+// Calls `make`; threads or memory that cannot be obtained are an error of the factory, not an exception.
+template <class F>
+Result<std::unique_ptr<IScheduler>> made_or_error(F&& make) {
+  try {
+    return make();
+  } catch (const fiber::FiberError& error) {
+    return error.error();
+  } catch (const std::bad_alloc&) {
+    return ErrorCode::kResourceExhausted;
+  } catch (const std::system_error& error) {
+    return Error{ErrorCode::kResourceExhausted,
+                 std::string("the threads of the scheduler could not be created: ") + error.what()};
+  }
+}
 
 }  // namespace rota::flow::detail

@@ -6,7 +6,9 @@
 #include "rota/flow/engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <unordered_map>
 
 #include "base/sync.h"
 #include "fiber/baton.h"
@@ -28,11 +30,14 @@ std::string_view to_string(WorkflowOutcome outcome) {
 
 namespace {
 
+constexpr std::uint32_t kWhole = 1'000'000'000;  // The progress of a task that has ended.
+
 struct Running {
-  std::vector<std::string> tasks;  // Their ids in the scheduler.
-  std::map<std::string, std::size_t, std::less<>> index;
+  std::vector<std::string> tasks;                           // Their ids in the scheduler.
+  std::unordered_map<std::string_view, std::size_t> index;  // Of `tasks`, whose strings do not move.
   std::vector<char> ended;
-  std::vector<double> fraction;
+  std::vector<std::uint32_t> parts;  // The progress of each task, in parts of kWhole.
+  std::uint64_t parts_sum = 0;  // The sum of `parts`, exact, so that an event costs the same for any number of tasks.
   WorkflowEngine::OnEnd on_end;
   std::uint32_t live = 0, running = 0, failed = 0;
   std::string first_lost;  // The first task that failed or was cancelled.
@@ -59,15 +64,13 @@ struct WorkflowEngine::State {
 };
 
 WorkflowProgress WorkflowEngine::State::progress_of(std::string_view id, const Running& w) const {
-  double sum = 0;
-  for (const double fraction : w.fraction) sum += fraction;
   const auto count = static_cast<std::uint32_t>(w.tasks.size());
   return {.id = id,
           .tasks = count,
           .ended = count - w.live,
           .running = w.running,
           .failed = w.failed,
-          .fraction = sum / static_cast<double>(count)};
+          .fraction = static_cast<double>(w.parts_sum) / kWhole / static_cast<double>(count)};
 }
 
 void WorkflowEngine::State::on_event(const TaskEvent& event) {
@@ -82,7 +85,9 @@ void WorkflowEngine::State::on_event(const TaskEvent& event) {
     const auto task = w.index.find(event.task_id);
     if (task == w.index.end()) return;
     const std::size_t i = task->second;
-    w.fraction[i] = event.ends ? 1 : event.progress;
+    w.parts_sum -= w.parts[i];
+    w.parts[i] = event.ends ? kWhole : static_cast<std::uint32_t>(std::lround(event.progress * kWhole));
+    w.parts_sum += w.parts[i];
     if (event.from != event.to) {
       w.running += event.to == TaskState::kRunning ? 1 : 0;
       w.running -= event.from == TaskState::kRunning ? 1 : 0;
@@ -190,13 +195,14 @@ Result<std::string> WorkflowEngine::start_workflow(Workflow workflow, OnEnd on_e
                           .resource_demand = stage.resource_demand,
                           .retry = stage.retry};
       for (const std::string& dep : stage.deps) task.deps.push_back(id + "/" + dep);
-      running.index.emplace(task.task_id, running.tasks.size());
       running.tasks.push_back(task.task_id);
       tasks.emplace_back(std::move(task), std::move(stage.run));
     }
     running.live = static_cast<std::uint32_t>(tasks.size());
     running.ended.assign(tasks.size(), 0);
-    running.fraction.assign(tasks.size(), 0);
+    running.parts.assign(tasks.size(), 0);
+    running.index.reserve(tasks.size());
+    for (std::size_t i = 0; i < running.tasks.size(); ++i) running.index.emplace(running.tasks[i], i);
     running.on_end = std::move(on_end);
     state_->workflows.emplace(id, std::move(running));
   }

@@ -55,6 +55,33 @@ TEST_P(EngineOn, InstantStagesReportTheirEndOnce) {
   EXPECT_EQ(wrong, 0);
 }
 
+// Contract: G-9. Nothing in the engine grows with the number of stages per event: a million of them, half in one chain,
+// end in seconds.
+TEST_P(EngineOn, AMillionStages) {
+  const int count = ROTA_TSAN || ROTA_ASAN ? 20'000 : GetParam() == 0 ? 100'000 : 1'000'000;
+  std::atomic<int> events{0};
+  double last = 0;
+  WorkflowEngine engine(scheduler_of(GetParam()), [&](const WorkflowProgress& progress) {
+    events += 1;
+    last = progress.fraction;
+  });
+  Workflow workflow{.name = "w", .stages = {}};
+  workflow.stages.reserve(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i) {
+    WorkflowStage stage{.id = std::to_string(i), .run = nothing};
+    if (i % 2 == 1 && i > 1) stage.deps.push_back(std::to_string(i - 2));
+    workflow.stages.push_back(std::move(stage));
+  }
+  const Result<std::string> id = engine.start_workflow(std::move(workflow));
+  ASSERT_TRUE(id.ok());
+  const Result<WorkflowReport> report = engine.wait(*id);
+  EXPECT_EQ(report->outcome, WorkflowOutcome::kSucceeded);
+  EXPECT_EQ(report->tasks.size(), static_cast<std::size_t>(count));
+  EXPECT_GE(events, 2 * count);
+  EXPECT_EQ(last, 1.0) << "the sum is exact";
+  EXPECT_EQ(engine.progress(*id)->ended, static_cast<std::uint32_t>(count));
+}
+
 // G-1, G-2: a graph is refused as a whole, and nothing is reported for it; the corrected one runs.
 TEST_P(EngineOn, ARefusedWorkflowLeavesNothing) {
   WorkflowEngine engine(scheduler_of(GetParam()));

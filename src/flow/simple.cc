@@ -105,9 +105,11 @@ class ThreadExecutor final : public Executor {
 Result<std::unique_ptr<IScheduler>> create_simple_scheduler(const SchedulerConfig& config,
                                                             std::shared_ptr<ILogger> logger) {
   ROTA_TRY_ASSIGN(const SchedulerConfig full, config.checked());
-  auto core = std::make_unique<detail::Core>(full, 1, std::move(logger));
-  core->set_executor(std::make_unique<detail::ThreadExecutor>(*core));
-  return detail::make_scheduler(std::move(core));
+  return detail::made_or_error([&] {
+    auto core = std::make_unique<detail::Core>(full, 1, std::move(logger));
+    core->set_executor(std::make_unique<detail::ThreadExecutor>(*core));
+    return detail::make_scheduler(std::move(core));
+  });
 }
 
 Result<std::unique_ptr<IScheduler>> create_scheduler(const SchedulerConfig& base, std::shared_ptr<ILogger> logger) {

@@ -136,7 +136,7 @@ Result<std::unique_ptr<IScheduler>> create_thread_pool_scheduler(const Scheduler
   ROTA_TRY_ASSIGN(const SchedulerConfig full, config.checked());
   ROTA_TRY_ASSIGN(std::unique_ptr<fiber::Runtime> runtime, fiber::Runtime::create({.worker_count = full.workers}));
   fiber::Runtime& borrowed = *runtime;
-  return detail::make(full, std::move(runtime), borrowed, std::move(logger));
+  return detail::made_or_error([&] { return detail::make(full, std::move(runtime), borrowed, std::move(logger)); });
 }
 
 Result<std::unique_ptr<IScheduler>> create_thread_pool_scheduler(const SchedulerConfig& config,
@@ -151,7 +151,7 @@ Result<std::unique_ptr<IScheduler>> create_thread_pool_scheduler(const Scheduler
                                               " workers were requested, but the given runtime has " +
                                               std::to_string(full.workers) + "; the request is ignored");
   }
-  return detail::make(full, nullptr, runtime, std::move(logger));
+  return detail::made_or_error([&] { return detail::make(full, nullptr, runtime, std::move(logger)); });
 }
 
 }  // namespace rota::flow

@@ -72,6 +72,13 @@ class ConsumerTest(unittest.TestCase):
         self.assertEqual(status, 0, said)
         self.build_and_run("all_components", "use_base", "use_fiber", "use_meter")
 
+    def test_the_hostile_suite_passes_with_the_installed_package(self):
+        status, said = self.consumer("hostile", "-DHOSTILE=ON")
+        self.assertEqual(status, 0, said)
+        self.must("cmake", "--build", "hostile", "--target", "hostile_tests")
+        self.assertIn("-fstack-clash-protection", self.must("ninja", "-C", "hostile", "-t", "commands", "hostile_tests"))
+        self.assertRegex(self.must("hostile/hostile_tests", "--gtest_brief=1"), r"\[  PASSED  \] (3[0-9]|[4-9][0-9]) tests")
+
     def test_a_component_brings_what_it_stands_on_and_no_more(self):
         status, said = self.consumer("only_base", "-DCOMPONENTS=base", "-DEXPECT_ABSENT=fiber")
         self.assertEqual(status, 0, said)
@@ -89,13 +96,22 @@ class ConsumerTest(unittest.TestCase):
         self.assertNotEqual(status, 0)
         self.assertIn("there is no component 'teapot'; there are: base", " ".join(said.split()))
 
-    def test_a_newer_version_than_this_is_not_found(self):
-        os.makedirs(os.path.join(OUT, "newer"), exist_ok=True)
-        with open(os.path.join(OUT, "newer", "CMakeLists.txt"), "w", encoding="utf-8") as file:
-            file.write("cmake_minimum_required(VERSION 3.25)\nproject(x CXX)\nfind_package(rota 99 CONFIG REQUIRED)\n")
-        status, said = run("cmake", "-G", "Ninja", "-S", "newer", "-B", "newer/out", f"-DCMAKE_PREFIX_PATH={PREFIX}")
-        self.assertNotEqual(status, 0)
-        self.assertIn('compatible with requested version "99"', " ".join(said.split()))
+    def test_only_requests_for_this_version_find_it(self):
+        found = ("0", "0.1", "0.1.0", "0...<1")
+        others = ("99", "0.2", "1", "0.0.9", "0.2...<1")
+        shutil.rmtree(os.path.join(OUT, "version"), ignore_errors=True)
+        os.makedirs(os.path.join(OUT, "version"))
+        with open(os.path.join(OUT, "version", "CMakeLists.txt"), "w", encoding="utf-8") as file:
+            file.write("cmake_minimum_required(VERSION 3.25)\nproject(x CXX)\n")
+            for version in found + others:
+                file.write(f"find_package(rota {version} CONFIG QUIET COMPONENTS base)\n"
+                           f"message(\"{version}: ${{rota_FOUND}}\")\n")
+        said = self.must("cmake", "-G", "Ninja", "-S", "version", "-B", "version/out", f"-DCMAKE_PREFIX_PATH={PREFIX}")
+        lines = said.splitlines()
+        for version in found:
+            self.assertTrue(f"{version}: TRUE" in lines or f"{version}: 1" in lines, f"{version}\n{said}")
+        for version in others:
+            self.assertTrue(f"{version}: FALSE" in lines or f"{version}: 0" in lines, f"{version}\n{said}")
 
     def test_pkg_config(self):
         env = {"PKG_CONFIG_PATH": os.path.join(PREFIX, "lib", "pkgconfig")}

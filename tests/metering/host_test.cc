@@ -29,6 +29,7 @@ Config metered_config(std::size_t workers = 1) {
   config.worker_count = workers;
   config.profile = Profile::kService;
   config.cancel_grace_ops = 5000;
+  config.default_budget = Budget{1'000'000, std::size_t{256} << 20, 1000, 1000, 1000};
   return config;
 }
 
@@ -53,6 +54,35 @@ constexpr bool kAbandons = true;
 #endif
 #define ROTA_NEEDS_ABANDONING() \
   if (!kAbandons) GTEST_SKIP() << "frames cannot be left without unwinding here"
+
+// Contract: F-13. In a metered target plain `new` and `malloc`, and what is built on them, are charged: 2 GiB against a
+// budget of 1 MiB ends as MemoryBudgetExhausted. What is freed can be used again.
+TEST(Metering, AllocationsAreCharged) {
+  using metered::Hoard;
+  static constexpr std::size_t kMuch = std::size_t{2} << 30;
+  Runtime runtime(metered_config());
+  runtime.run([] {
+    const auto hoard = [](Hoard how) {
+      Nursery nursery;
+      Task<std::size_t> task = nursery.spawn(Grant{.budget = Budget{.ops = 1'000'000, .memory = 1 << 20}},
+                                             [how] { return metered::hoard(how, kMuch); });
+      task.wait();
+      const Result<void> end = nursery.close();
+      EXPECT_TRUE(nursery.audit().balanced());
+      return std::pair(end.code(), end.ok() ? task.get() : 0);
+    };
+    EXPECT_EQ(hoard(Hoard::kNew).first, ErrorCode::kMemoryBudgetExhausted);
+    EXPECT_EQ(hoard(Hoard::kVector).first, ErrorCode::kMemoryBudgetExhausted);
+    for (const Hoard how : {Hoard::kMalloc, Hoard::kRealloc}) {  // It gets null, as C does.
+      const auto [code, got] = hoard(how);
+      EXPECT_EQ(code, ErrorCode::kOk);
+      EXPECT_LE(got, std::size_t{1} << 20);
+      EXPECT_GE(got, std::size_t{1} << 18);
+    }
+    EXPECT_EQ(hoard(Hoard::kReturns), std::pair(ErrorCode::kOk, kMuch));
+  });
+  EXPECT_EQ(metered::hoard(Hoard::kNew, 1 << 24), std::size_t{1} << 24) << "outside of tasks nothing is charged";
+}
 
 // Contract: F-13. Every kind of endless loop shares one worker with its siblings, is cancelled, and ends.
 TEST(Metering, EndlessLoopsShareOneWorkerAndEnd) {

@@ -1,6 +1,9 @@
 #include "metered_code.h"
 
+#include <cstdlib>
+#include <memory>
 #include <stdexcept>
+#include <vector>
 
 #include "rota/fiber.h"
 
@@ -113,6 +116,48 @@ bool count_alone(bool& inside, std::uint64_t n) {
   const bool all = count_to(n) == n;
   inside = false;
   return all;
+}
+
+std::size_t hoard(Hoard how, std::size_t bytes) {
+  constexpr std::size_t kBlock = 1 << 16;
+  std::size_t got = 0;
+  switch (how) {
+    case Hoard::kNew: {
+      std::vector<std::unique_ptr<char[]>> blocks;
+      for (; got < bytes; got += kBlock) blocks.push_back(std::make_unique<char[]>(kBlock));
+      break;
+    }
+    case Hoard::kVector: {
+      std::vector<char> all;
+      for (; got < bytes; got += kBlock) all.resize(got + kBlock);
+      break;
+    }
+    case Hoard::kMalloc: {
+      std::vector<void*> blocks;
+      for (; got < bytes; got += kBlock) {
+        void* block = std::malloc(kBlock);
+        if (block == nullptr) break;
+        blocks.push_back(block);
+      }
+      for (void* block : blocks) std::free(block);
+      break;
+    }
+    case Hoard::kRealloc: {
+      void* block = nullptr;
+      for (; got < bytes; got += kBlock) {
+        void* more = std::realloc(block, got + kBlock);
+        if (more == nullptr) break;
+        block = more;
+      }
+      std::free(block);
+      break;
+    }
+    case Hoard::kReturns: {
+      for (; got < bytes; got += kBlock) delete[] new char[kBlock];
+      break;
+    }
+  }
+  return got;
 }
 
 void slow_handler(int) { g_handled = count_to(100'000); }

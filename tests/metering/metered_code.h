@@ -28,6 +28,9 @@ std::uint64_t fibonacci(unsigned n);
 bool runs_until_cancelled(Counter& rounds);
 // Counts to `n` while it holds `inside`, which nobody else may; false if somebody did.
 bool count_alone(bool& inside, std::uint64_t n);
+// Allocates `bytes` in small blocks, and keeps them, or returns each at once. Returns how much it got.
+enum class Hoard : std::uint8_t { kNew, kVector, kMalloc, kRealloc, kReturns };
+std::size_t hoard(Hoard how, std::size_t bytes);
 // A handler of a signal that takes its time.
 void slow_handler(int signal);
 extern Counter g_handled;

@@ -28,6 +28,8 @@ namespace rota::fiber {
 
 namespace detail {
 
+struct CapContext;
+
 // A call, in the frame of the waiting task.
 struct BlockingJob {
   explicit BlockingJob(void (*run_it)(BlockingJob*)) : run(run_it) {}
@@ -35,6 +37,9 @@ struct BlockingJob {
   BlockingJob& operator=(const BlockingJob&) = delete;
 
   void (*run)(BlockingJob*);  // Never throws.
+  // The task's runtime and capabilities, which f keeps on the helper thread.
+  RuntimeCore* runtime = nullptr;
+  CapContext* caps = nullptr;
   // Links of the pool's queue; under its mutex.
   BlockingJob* next = nullptr;
   BlockingJob* previous = nullptr;
@@ -80,13 +85,15 @@ struct BlockingCall : BlockingJob {
 
 }  // namespace detail
 
-// Result<T> for an f that returns T; f's own type if that is a Result.
+// Result<T> for an f that returns T; f's own type if that is a Result; Result<void> for an f that returns an ErrorCode
+// or an Error.
 template <class F>
 auto blocking(F&& f) {
   using Call = detail::BlockingCall<std::remove_reference_t<F>>;
   using T = typename Call::T;
-  using R =
-      std::conditional_t<detail::kIsResultType<T>, T, Result<std::conditional_t<detail::kIsResultType<T>, void, T>>>;
+  constexpr bool kError = std::is_same_v<T, ErrorCode> || std::is_same_v<T, Error>;
+  using R = std::conditional_t<detail::kIsResultType<T>, T,
+                               Result<std::conditional_t<detail::kIsResultType<T> || kError, void, T>>>;
   Call call(f);
   if (Result<void> ran = detail::run_blocking(&call); !ran.ok()) [[unlikely]]
     return R(std::move(ran).take_failure());
@@ -95,7 +102,11 @@ auto blocking(F&& f) {
   if constexpr (Call::kVoid) {
     return R();
   } else {
-    return R(std::move(*call.value));
+    if constexpr (std::is_same_v<T, ErrorCode>) {
+      return *call.value == ErrorCode::kOk ? R() : R(*call.value);
+    } else {
+      return R(std::move(*call.value));
+    }
   }
 }
 

@@ -117,7 +117,8 @@ auto both(F&& f, G&& g)
   describe_scope(&core, fiber);
   core.local = 1;
   const Item item = item_of(&fork);
-  worker->deque.push(item);
+  if (!worker->deque.push(item)) [[unlikely]]
+    throw std::bad_alloc();
   fiber->scope = &core;
   notify_work(worker);
   try {

@@ -42,7 +42,9 @@ struct Budget {
   std::uint16_t channel_ops = 0;
   std::uint16_t syscalls = 0;
 
-  // The maximum of every component.
+  // The maximum of every component, which means no limit: such a component of a task's budget is neither taken from a
+  // pool nor used up. A task may grant it if it draws from the runtime's root pool without capabilities, or has it
+  // itself; otherwise the component of the grant is the default.
   static constexpr Budget unlimited() {
     return {std::numeric_limits<std::uint32_t>::max(), std::numeric_limits<std::size_t>::max(),
             std::numeric_limits<std::uint16_t>::max(), std::numeric_limits<std::uint16_t>::max(),
@@ -162,11 +164,15 @@ constexpr Reserve min(const Reserve& a, const Reserve& b) {
 inline constexpr Reserve kPlenty = Reserve::all(std::uint64_t{1} << 62);
 
 // What happens to a task that runs out of budget (F-11). A spawn or an allocation that the budget does not cover is
-// refused with an error instead; with kRecharge the pool is tried first for these, too.
+// refused with an error instead; with kRecharge the pool is tried first for these, too, but for spawns only if the task
+// has its scope's default budget: a grant of spawns is all that the task gets.
 enum class OnExhausted : std::uint8_t {
-  kRecharge,  // It takes a fair slice from its pool; if there is none, it waits until something returns to the pool.
-  kWait,      // It waits until it is recharged explicitly.
-  kCancel,    // It is cancelled; its handle reports BudgetExhausted.
+  // It takes a fair slice from its pool; if there is none, it waits until something returns to the pool. If nothing
+  // can,
+  // because all tasks that hold some of it wait like this, one of them is cancelled as with kCancel.
+  kRecharge,
+  kWait,    // It waits until it is recharged explicitly.
+  kCancel,  // It is cancelled; its handle reports BudgetExhausted.
 };
 
 // A task that has run out of budget, as passed to NurseryOptions::notify.

@@ -43,8 +43,8 @@ struct Capabilities {
 
 // The budget, capabilities and priority of a new task: nursery.spawn(Grant{...}, f).
 struct Grant {
-  // None: the default; for a holder of CapSpawn, with as many additional spawns as it may have tasks. Limited by what
-  // the pool has.
+  // None: the default, which has no spawns unless the nursery or the configuration says so; for a holder of CapSpawn,
+  // with as many spawns as it may have tasks. Limited by what the pool has.
   std::optional<Budget> budget{};
   // None: as the profile says. If set, even to an empty list: exactly these.
   std::optional<Capabilities> capabilities{};

@@ -42,10 +42,12 @@ struct Config {
 
   // Budgets, in metered profiles (budget.h, capability.h).
   Reserve root_budget = kPlenty;              // The pool that all budgets come from.
-  std::optional<Budget> default_budget{};     // Per task; none: the profile's. In sovereign it has no spawns.
+  std::optional<Budget> default_budget{};     // Per task; none: the profile's, which has no spawns.
   std::optional<OnExhausted> on_exhausted{};  // None: recharge from the pool; in sovereign: wait.
-  std::optional<Grant> root_grant{};          // For tasks from outside; none: as for any task without a grant.
-  std::uint32_t cancel_grace_ops = 1 << 20;   // Ops that metered code may still use after its cancellation.
+  // For tasks from outside; none: as for any task without a grant. If default_budget is not set either, with 60,000
+  // spawns in addition, except in sovereign.
+  std::optional<Grant> root_grant{};
+  std::uint32_t cancel_grace_ops = 1 << 20;  // Ops that metered code may still use after its cancellation.
   // Maximum number of helper threads for blocking(). 1 to 4096.
   std::size_t blocking_threads = 64;
   std::size_t trace_events = 0;  // Per thread worker, for write_trace(); the oldest are dropped first. 0: no trace.

@@ -53,6 +53,8 @@ void open_metered(ThreadWorker* worker, NurseryCore* core, const NurseryOptions&
 std::shared_ptr<SupervisorState> supervise(NurseryCore* nursery);
 PoolAudit pool_audit(NurseryCore* nursery);
 void sample_spawn(TaskRecord* record);
+// There is no memory to queue a task: ends it without running. Returns the error.
+[[gnu::cold]] Result<void> refuse_without_memory(ThreadWorker* worker, NurseryCore* core, TaskRecord* record);
 // Queues a task whose id has a priority.
 void queue_prioritized(ThreadWorker* worker, TaskRecord* record);
 CancelToken token_of_scope(NurseryCore* core);
@@ -111,7 +113,8 @@ template <class R>
   }
   if ((record->id & 63) == 0) [[unlikely]]
     sample_spawn(record);
-  worker->deque.push(item_of(record));
+  if (!worker->deque.push(item_of(record))) [[unlikely]]
+    return {nullptr, refuse_without_memory(worker, core, record)};
   notify_work(worker);
   return {record, {}};
 }
@@ -285,7 +288,7 @@ class Nursery {
     using namespace detail;
     using R = ClosureRecord<ClosureOf<std::decay_t<F>>, T>;
     if constexpr (ROTA_METERED) {
-      R* record = ::new (allocate_called(sizeof(R))) R(std::forward<F>(f), flags);
+      R* record = construct_record<R>(nullptr, allocate_called(sizeof(R)), std::forward<F>(f), flags);
       if (Result<void> refused = start_called(&core_, record, grant); !refused.ok()) {
         return {nullptr, std::move(refused)};
       }
@@ -294,7 +297,7 @@ class Nursery {
       ThreadWorker* worker = current_worker();
       if (worker == nullptr) [[unlikely]]
         throw_outside_runtime("spawn()");
-      R* record = ::new (static_cast<void*>(allocate_record<R>(worker))) R(std::forward<F>(f), flags);
+      R* record = construct_record<R>(worker, allocate_record<R>(worker), std::forward<F>(f), flags);
       if constexpr (kIsWatched<std::decay_t<F>>) record->closure.watch(&core_);
       return start_record<ResultRecord<T>>(worker, &core_, record, grant);
     }

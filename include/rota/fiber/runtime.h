@@ -107,7 +107,8 @@ class Runtime {
   Result<void> set_stealing(std::size_t worker, bool enabled);
   Result<void> set_stealing(bool enabled);
 
-  // Waits until nothing runs, then stops the thread workers. Further spawns are refused. Idempotent.
+  // Waits until nothing runs, then stops the thread workers. Further spawns are refused. Idempotent. In a task of this
+  // runtime, which would wait for its own end, it throws FailedPrecondition and changes nothing.
   void shutdown();
   // Cancels every task; shutdown() then waits for them.
   void cancel_all();
@@ -127,7 +128,7 @@ class Runtime {
   detail::ResultRecord<T>* make(F&& f) {
     using R = detail::ClosureRecord<std::decay_t<F>, T>;
     void* memory = detail::allocate_slow(nullptr, detail::size_class_of(sizeof(R)), sizeof(R));
-    return ::new (memory) R(std::forward<F>(f), 0);
+    return detail::construct_record<R>(nullptr, memory, std::forward<F>(f), 0);
   }
   // Errors: Closed after shutdown(), QueueFull, NurseryNotActive in profile `core`; the record is freed then.
   Result<void> submit(detail::TaskRecord* record, bool wait, const Grant* grant = nullptr);

@@ -185,6 +185,27 @@ struct ClosureRecord : ResultRecord<T> {
   }
 };
 
+// Constructs a record in memory of allocate_record(); frees the memory if the closure's constructor throws.
+template <class R, class F>
+[[gnu::always_inline]] inline R* construct_record(ThreadWorker* worker, void* memory, F&& f, std::uint8_t bits) {
+  if constexpr (std::is_nothrow_constructible_v<std::decay_t<F>, F&&>) {
+    return ::new (memory) R(std::forward<F>(f), bits);
+  } else {
+    try {
+      return ::new (memory) R(std::forward<F>(f), bits);
+    } catch (...) {
+      auto* record = static_cast<TaskRecord*>(memory);
+      record->size_class = size_class_of(sizeof(R));
+      if constexpr (ROTA_METERED) {
+        free_called(record);
+      } else {
+        free_record(worker == nullptr ? nullptr : current_worker(), record);
+      }
+      throw;
+    }
+  }
+}
+
 }  // namespace detail
 
 template <class T>

@@ -47,7 +47,9 @@ struct Meter {
   CapContext* caps = nullptr;        // Null: everything is allowed.
   CapContext* counted_by = nullptr;  // The CapSpawn against which this task counts.
   std::uint32_t grace = 0;           // Ops that a cancelled task still gets in order to end.
+  std::uint32_t seen_by_search = 0;  // Under its pool's lock: the latest BudgetPool::searches that counted it.
   std::uint8_t renewable = 0;        // Bits by Component: what its pool recharges automatically.
+  std::uint8_t unlimited = 0;        // Likewise: what is neither drawn from a pool nor used up; `left` is kEndless.
   bool doomed = false;               // Cancelled, and running on grace: `fuel` is not a budget.
   bool due = false;                  // An interval has ended in a place that could not wait.
   bool plain = false;                // Its children have inline meters: no scope that it opened has other options.
@@ -148,7 +150,8 @@ class ChannelPermit {
   enum NotNeeded { kNotNeeded };
   explicit ChannelPermit(NotNeeded /*channel of the runtime itself*/) {}
   explicit ChannelPermit(std::size_t capacity) {
-    if (const ThreadWorker* worker = current_worker(); is_metered(worker)) acquire(capacity);
+    // Outside of tasks too: code on another thread may act for a task with capabilities.
+    if (const ThreadWorker* worker = current_worker(); worker == nullptr || is_metered(worker)) acquire(capacity);
   }
   ~ChannelPermit() {
     if (holder_ != nullptr) release();

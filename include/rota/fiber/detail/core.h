@@ -203,7 +203,8 @@ struct NurseryCore {
   sync::Atomic<CancelReason> cancel{CancelReason::kNone};
   bool failure_cancels = true;             // False for a runtime's root, whose tasks are independent of each other.
   sync::Atomic<std::uint32_t> seen_epoch;  // No ancestor was cancelled when the runtime's cancel epoch had this value.
-  sync::Atomic<NurseryExtras*> extras{nullptr};  // Created when a child blocks, fails or has a deadline or budget.
+  // Created when a child blocks, fails or has a deadline or budget. kNoExtras instead if there was no memory for them.
+  sync::Atomic<NurseryExtras*> extras{nullptr};
 };
 
 // ---------------------------------------------------------------------------------------------------------- workers
@@ -256,6 +257,7 @@ inline constexpr std::uint8_t kHookTrace = 2;          // Events are recorded.
 inline constexpr std::uint8_t kHookDeterministic = 4;  // One thread acts as all thread workers.
 inline constexpr std::uint8_t kHookCore = 8;           // Profile `core`: spawning is an error.
 inline constexpr std::uint8_t kHookFence = 16;         // No membarrier: light_fence() is not enough.
+inline constexpr std::uint8_t kHookCanary = 64;        // Some stacks have a canary instead of a guard.
 inline constexpr std::uint8_t kHookPriority = 32;      // Tasks of high or low priority exist (priority_queue.h).
 
 // Of every 64 tasks that a thread worker spawns, the one whose id is a multiple of 64 is a sample for the latency. The

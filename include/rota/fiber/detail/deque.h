@@ -47,14 +47,18 @@ class Deque {
   Deque(const Deque&) = delete;
   Deque& operator=(const Deque&) = delete;
 
-  void push(T item) {
+  // False, without effect, if it is full and there is no memory to grow.
+  bool push(T item) {
     const std::int64_t b = bottom_.load(std::memory_order_relaxed);
     Buffer* buffer = buffer_.load(std::memory_order_relaxed);
-    if (b >= limit_) [[unlikely]]
+    if (b >= limit_) [[unlikely]] {
       buffer = make_room(b, buffer);
+      if (buffer == nullptr) return false;
+    }
     buffer->slot(b).store(item, std::memory_order_relaxed);
     // Release, partner: steal()'s load of bottom_. It publishes the slot and the object that the item points to.
     bottom_.store(b + 1, std::memory_order_release);
+    return true;
   }
 
   // The newest item, or 0.
@@ -178,7 +182,13 @@ class Deque {
     const std::int64_t t = top_.load(std::memory_order_acquire);
     limit_ = t + buffer->mask + 1;
     if (b < limit_) return buffer;
-    Buffer* bigger = Buffer::make(static_cast<std::size_t>(buffer->mask + 1) * 2);
+    Buffer* bigger = nullptr;
+    try {
+      buffers_.reserve(buffers_.size() + 1);
+      bigger = Buffer::make(static_cast<std::size_t>(buffer->mask + 1) * 2);
+    } catch (const std::bad_alloc&) {
+      return nullptr;
+    }
     for (std::int64_t i = t; i < b; ++i) {
       bigger->slot(i).store(buffer->slot(i).load(std::memory_order_relaxed), std::memory_order_relaxed);
     }

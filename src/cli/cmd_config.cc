@@ -16,6 +16,7 @@ Subcommand config_subcommand() {
             const host::PolicySettings rows(table);
             const SettingsLoad load = load_settings(table, {.environment = current_environment()});
             ROTA_TRY(load.status());
+            if (const Result<fleet::Policy> policy = rows.policy(load.settings); !policy.ok()) return policy.error();
             output.settings(load.settings);
             return 0;
           }};

@@ -11,7 +11,7 @@
 
 namespace rota::fleet {
 
-inline constexpr std::string_view kFrozenLog = "28bb3719a267357382bf6b5660dcf612";
+inline constexpr std::string_view kFrozenLog = "cbcbba61dc8916d3be55ccb78a10e290";
 
 inline std::string play_frozen_log() {
   Hash128 chain = first_chain();

@@ -38,6 +38,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "bus/bus.h"
 #include "fleet/command.h"
@@ -61,6 +62,9 @@ struct HostOptions {
   bool workers_end_with_host = false;
   // Submissions wait until this many workers have registered: without workers they would be refused.
   std::size_t await_workers = 0;
+  // The registrations of these workers wait for each other and are decided in this order, so that ids and the orders
+  // that depend on them (first_fit, round_robin) are those of the list.
+  std::vector<std::string> registration_order{};
   std::uint64_t snapshot_every = 100'000;  // Records; 0: never.
   bool compact = true;                     // Remove the records that a snapshot covers.
   std::optional<std::int64_t> wall_ns{};   // Wall time at the start; none: the system clock's.

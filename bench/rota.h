@@ -15,6 +15,7 @@ namespace fiber = rota::fiber;
 // The works of each part, for main.
 std::span<const Work> rota_task_works();
 std::span<const Work> rota_waiting_works();
+std::span<const Work> rota_kernel_works();
 std::span<const Work> rota_flow_works();
 std::span<const Work> rota_ledger_works();
 std::span<const Work> rota_fleet_works();

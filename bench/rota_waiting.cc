@@ -112,11 +112,17 @@ Figures run_cancel_blocked(unsigned threads, std::uint64_t count) {
   return bench::measure_cancel(threads, count, wait, [] {});
 }
 
+Figures run_cancel_channels(unsigned threads, std::uint64_t count) {
+  const auto wait = [] { (void)fiber::Channel<int>().receive(std::nothrow); };
+  return bench::measure_cancel(threads, count, wait, [] {});
+}
+
 constexpr bench::Work kWorks[] = {
     {"channel", 500'000, run_channel},
     {"channel_cross", 500'000, run_channel_cross},
     {"blocked", 1'000'000, run_blocked},
     {"cancel_blocked", 10'000, run_cancel_blocked},
+    {"cancel_channels", 10'000, run_cancel_channels},
 };
 
 }  // namespace

@@ -25,6 +25,7 @@ def own_names(text):
             inside = True
         elif line.startswith("}  // namespace"):
             inside = False
+        line = re.sub(r"^(?:\[\[[^\]]*\]\] *)+", "", line)  # Attributes: [[gnu::noinline]].
         if not re.match(r"[A-Za-z_]", line) or line.startswith(NOT_A_DECLARATION):
             continue
         if not inside and not line.startswith("static "):

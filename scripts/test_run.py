@@ -24,8 +24,8 @@ import steps
 # The rooms whose tests run under the sanitizers as well. A room joins once it has threads, memory or parsing to get
 # wrong, which is nearly at once.
 SANITIZED = {
-    "asan-ubsan": ["base", "fiber", "graph", "flow", "model", "fleet", "workflow", "ledger", "bus", "worker", "host"],
-    "tsan": ["base", "fiber", "flow", "ledger", "bus", "worker", "host"],
+    "asan-ubsan": ["base", "fiber", "graph", "flow", "model", "fleet", "net", "workflow", "ledger", "bus", "worker", "host"],
+    "tsan": ["base", "fiber", "flow", "net", "ledger", "bus", "worker", "host"],
 }
 SANITIZER_OPTIONS = {
     "ASAN_OPTIONS": "abort_on_error=0:detect_stack_use_after_return=0:strict_string_checks=1:check_initialization_order=1",

@@ -101,6 +101,8 @@ NO_CANCEL = {
     "rayon": "has no cancellation",
 }
 
+OURS_ONLY = {peer.name: "compared with itself: beside the load and alone" for peer in PEERS if peer.group == "fiber"}
+
 STARTS_ALL = {
     "go": "every goroutine has its turn; none stays queued behind one that polls",
     "tokio": "every task has its turn; none stays queued behind one that gives way",
@@ -159,6 +161,12 @@ WORKS = (
          (Figure("cancel_polling", "us"),), 10_000, NO_CANCEL | NO_YIELD),
     Work("cancel_blocked", "P-8", "10,000 blocked tasks are cancelled; request to last acknowledgement",
          (Figure("cancel_blocked", "us", {1: "350", 2: "350"}),), 10_000, NO_CANCEL | NO_BLOCKING),
+    Work("cancel_channels", "P-8", "10,000 tasks, each blocked on a channel of its own, are cancelled; request to last end",
+         (Figure("cancel_channels", "us", {1: "350", 2: "350"}),), 10_000,
+         {peer.name: "cancel_blocked is the same for it" for peer in PEERS if peer.group == "fiber"}, limits=()),
+    Work("kernel_beside", "F-32", "a matrix product on all workers but one, which echoes: its time; % more than alone",
+         (Figure("kernel_beside", "ms"), Figure("kernel_loss", "%", {2: "0"})), 512, OURS_ONLY, threads=(2,),
+         limits=(), metered=False),
     Work("wake_awake", "P-9", "a task pushed by a busy worker; push to its first instruction on one that is awake",
          (Figure("wake_awake_p50", "ns", {2: "250"}), Figure("wake_awake_p99", "ns", {2: "1000"})),
          20_000, {}, threads=(2,), sizes={"boost_fiber": 5_000}, quick_size=5_000),

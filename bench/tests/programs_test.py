@@ -32,6 +32,8 @@ SMALL = {
     "cancel_queued": (1000, lambda threads: 1000),
     "cancel_polling": (1000, lambda threads: 1000),
     "cancel_blocked": (1000, lambda threads: 1000),
+    "cancel_channels": (1000, lambda threads: 1000),
+    "kernel_beside": (64, lambda threads: 64),
     "wake_awake": (50, lambda threads: 50),
     "wake_parked": (5, lambda threads: 5),
     "ledger_1": (20, lambda threads: 20),

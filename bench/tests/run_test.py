@@ -240,6 +240,9 @@ class Selection(unittest.TestCase):
             found.setdefault(row.clause, set()).add(row.threads)
         for number in (1, 2, 3, 4, 5, 6, 7, 8):
             self.assertEqual(found[f"P-{number}"], {1, 2})
+        # Contract: F-32. A kernel beside a server's load: the row has its time, and the loss against the kernel alone.
+        self.assertEqual(found["F-32"], {2})  # One thread worker is the server's.
+        self.assertIn("kernel_loss", [row.figure.bench for row in rows.rows() if row.clause == "F-32"])
         self.assertEqual(found["P-9"], {2})  # One worker has no other to wake.
         self.assertEqual(found["P-15"], {1, 2})
         self.assertEqual(found["P-11"], {1})

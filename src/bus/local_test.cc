@@ -10,6 +10,8 @@ namespace rota::bus {
 
 struct LocalHome {
   static constexpr bool kVirtualTime = true;
+  static constexpr bool kNewerWins = false;
+  static constexpr bool kAcknowledgesAtOnce = true;
   explicit LocalHome(std::size_t capacity) : bus(capacity) {}
   HostEnd& host() { return bus.host(); }
   Result<std::unique_ptr<WorkerEnd>> connect(const std::string& worker) { return bus.connect(worker); }
@@ -26,6 +28,18 @@ model::Assign assign(std::uint64_t task) {
   model::Assign message;
   message.id = {model::TaskId(task), model::AttemptNumber(1)};
   return message;
+}
+
+// Contract: U-1. Messages sent before the bus is closed can still be received.
+TEST(LocalBus, CloseKeepsMessages) {
+  fiber::in_all_modes([] {
+    LocalBus bus;
+    auto end = bus.connect("w").value();
+    ASSERT_TRUE(bus.host().send("w", assign(1)).ok());
+    bus.close();
+    EXPECT_EQ(std::get<model::Assign>(end->receive(1s)->message).id.task, model::TaskId(1));
+    EXPECT_EQ(end->receive(1s).code(), ErrorCode::kClosed);
+  });
 }
 
 // Contract: U-1. Bounds: a sender waits for room, and a receiver that acknowledges nothing gets QueueFull.

@@ -70,6 +70,8 @@ Result<fleet::Policy> policy_of(const workflow::FleetFile& file) {
   if (!chosen(rows.heartbeat_ttl())) policy.heartbeat_ttl_ms = 365LL * 24 * 3600 * 1000;
   // No other worker will join.
   if (!chosen(rows.no_worker_grace())) policy.no_worker_grace_ms = 5000;
+  // A run can be resumed whenever its user comes back: nothing of it is forgotten.
+  if (policy.retention_ms == fleet::Policy{}.retention_ms) policy.retention_ms = 100LL * 365 * 24 * 3600 * 1000;
   // What the fleet file says about the whole fleet comes before the setting.
   if (!file.named.empty()) policy.fleet = file.named;
   ROTA_TRY(fleet::check_policy(policy));

@@ -39,12 +39,12 @@ void write_tasks(JsonWriter& json, const RunReport& report) {
         .field("task", task.id.to_string())
         .field("name", task.name)
         .field("state", state_text(task))
-        .field("attempts", task.attempts)
-        .field("wait_ns", task.wait_ns)
-        .field("run_ns", task.run_ns);
-    if (task.started_ns > 0) json.field("started_ns", task.started_ns);
-    if (task.started_ns > 0 && graph::is_terminal(task.state)) json.field("ended_ns", task.ended_ns);
-    json.field("worker", task.worker);
+        .field("attempts", task.attempts);
+    if (task.started_ns > 0) {  // A task that did not run has no times and no worker.
+      json.field("wait_ns", task.wait_ns).field("run_ns", task.run_ns).field("started_ns", task.started_ns);
+      if (graph::is_terminal(task.state)) json.field("ended_ns", task.ended_ns);
+      json.field("worker", task.worker);
+    }
     if (!task.message.empty()) json.field("message", task.message);
     if (!task.note.empty()) json.field("cached", task.cached).field("cache", task.note);
     json.end_object();

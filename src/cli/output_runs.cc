@@ -59,10 +59,10 @@ std::string totals(const RunReport& report) {
   return out + "\n";
 }
 
-// "critical path 1.10s: prepare 100ms > train[2] 1.00s"; nothing for a path of one task.
+// "critical path 1.10s: prepare 100ms > train[2] 1.00s"; nothing for a workflow of one task.
 std::string path_line(const RunReport& report) {
   const CriticalPath path = critical_path(report);
-  if (path.tasks.size() < 2) return {};
+  if (path.tasks.empty() || report.tasks.size() < 2) return {};
   std::string out = "critical path " + short_time(path.run_ns) + ": ";
   for (std::size_t i = 0; i < std::min(path.tasks.size(), kMostOnPath); ++i) {
     const TaskRow& task = report.tasks[path.tasks[i]];

@@ -104,49 +104,46 @@ RunReport report_of(const fleet::State& state, model::WorkflowId id, std::int64_
 
 CriticalPath critical_path(const RunReport& report) {
   constexpr std::uint32_t kNone = ~0U;
+  // The longest chain that ends with a task of a stage, or, if none of its tasks ran, before it.
+  struct Chain {
+    std::int64_t run_ns = 0;
+    std::uint32_t task = kNone;  // Its last task.
+  };
   const std::size_t stages = report.needs.size();
-  const auto ran = [&](const TaskRow& task) {
-    return task.started_ns > 0 && task.ended_ns > report.begin_ns && task.started_ns <= report.end_ns;
-  };
-  const auto later = [&](std::uint32_t a, std::uint32_t b) {
-    if (a == kNone || b == kNone) return a == kNone ? b : a;
-    const TaskRow& first = report.tasks[a];
-    const TaskRow& second = report.tasks[b];
-    return std::pair(second.ended_ns, second.started_ns) >= std::pair(first.ended_ns, first.started_ns) ? b : a;
-  };
-  // The task of each stage that ended last; of a stage in which none ran, later the last one of the stages that it
-  // needs.
-  std::vector<std::uint32_t> last(stages, kNone);
-  std::uint32_t end = kNone;
-  for (std::uint32_t t = 0; t < report.tasks.size(); ++t) {
-    if (!ran(report.tasks[t])) continue;
-    last[report.tasks[t].stage] = later(last[report.tasks[t].stage], t);
-    end = later(end, t);
-  }
-  // In topological order: a stage is ready once all stages that it needs were visited.
   std::vector<std::vector<std::uint32_t>> children(stages);
+  std::vector<std::vector<std::uint32_t>> tasks(stages);
   std::vector<std::size_t> waits(stages);
-  std::vector<std::uint32_t> before(stages, kNone);  // The task that ended last among those that the stage needs.
   std::vector<std::uint32_t> ready;
   for (std::uint32_t s = 0; s < stages; ++s) {
     waits[s] = report.needs[s].size();
     for (const std::uint32_t need : report.needs[s]) children[need].push_back(s);
     if (waits[s] == 0) ready.push_back(s);
   }
+  for (std::uint32_t t = 0; t < report.tasks.size(); ++t) tasks[report.tasks[t].stage].push_back(t);
+  std::vector<Chain> before(stages);
+  std::vector<Chain> best(stages);
+  Chain longest;
+  // In topological order: a stage is ready once all stages that it needs were visited.
   for (std::size_t i = 0; i < ready.size(); ++i) {
     const std::uint32_t s = ready[i];
-    for (const std::uint32_t need : report.needs[s]) before[s] = later(before[s], last[need]);
-    if (last[s] == kNone) last[s] = before[s];
+    for (const std::uint32_t need : report.needs[s]) {
+      if (best[need].run_ns > before[s].run_ns) before[s] = best[need];
+    }
+    best[s] = before[s];
+    for (const std::uint32_t t : tasks[s]) {
+      const TaskRow& task = report.tasks[t];
+      if (task.started_ns == 0) continue;
+      const std::int64_t run_ns = std::min(task.ended_ns, report.end_ns) - std::max(task.started_ns, report.begin_ns);
+      if (run_ns > 0 && before[s].run_ns + run_ns > best[s].run_ns) best[s] = {before[s].run_ns + run_ns, t};
+    }
+    if (best[s].run_ns > longest.run_ns) longest = best[s];
     for (const std::uint32_t child : children[s]) {
       if (--waits[child] == 0) ready.push_back(child);
     }
   }
   CriticalPath path;
-  for (std::uint32_t t = end; t != kNone; t = before[report.tasks[t].stage]) {
-    const TaskRow& task = report.tasks[t];
-    path.run_ns += std::min(task.ended_ns, report.end_ns) - std::max(task.started_ns, report.begin_ns);
-    path.tasks.push_back(t);
-  }
+  path.run_ns = longest.run_ns;
+  for (std::uint32_t t = longest.task; t != kNone; t = before[report.tasks[t].stage].task) path.tasks.push_back(t);
   std::reverse(path.tasks.begin(), path.tasks.end());
   return path;
 }

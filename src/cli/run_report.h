@@ -67,9 +67,8 @@ struct RunReport {
 [[nodiscard]] RunReport report_of(const fleet::State& state, model::WorkflowId workflow, std::int64_t now_ns = 0,
                                   const Timeline* timeline = nullptr);
 
-// The chain of tasks that decided when the workflow ended: the task that ended last, before it the one that ended last
-// among those that it needs, and so on. A task starts after those that it needs have ended, so the run times of the
-// chain do not overlap: their sum is at most the elapsed time. Linear in the graph.
+// The chain of dependent tasks whose run times have the longest sum. A task starts after those that it needs have
+// ended, so the run times of a chain do not overlap: their sum is at most the elapsed time. Linear in the graph.
 struct CriticalPath {
   std::vector<std::uint32_t> tasks{};  // In the order of their start.
   std::int64_t run_ns = 0;             // The sum of the run times within the period of the report.

@@ -330,7 +330,6 @@ Result<RunEnd> Session::run() {
   options.workers_end_with_host = true;
   options.await_workers = setup_.workers.size();
   for (const model::WorkerSpec& spec : setup_.workers) options.registration_order.push_back(spec.name);
-  options.wall_ns = begin_wall_ns_;
   options.compact = false;  // `rota explain` and `rota replay` need the whole log.
 
   RunEnd end;

@@ -37,11 +37,11 @@ void Timeline::end(model::TaskId task, const fleet::Record& record, std::string 
   attempt.message = std::move(message);
   const auto* report = std::get_if<fleet::ReportEnded>(&record.command);
   if (report == nullptr || report->task != task) return;
-  const model::AttemptOutcome& outcome = report->outcome;
-  attempt.started_ns =
-      outcome.started_ns == 0 ? 0 : std::clamp(outcome.started_ns, attempt.assigned_ns, record.wall_ns);
-  if (attempt.started_ns == 0 || outcome.ended_ns == 0) return;
-  attempt.ended_ns = std::clamp(outcome.ended_ns, attempt.started_ns, record.wall_ns);
+  attempt.started_ns = 0;
+  if (report->outcome.started_ns == 0) return;
+  const auto [started_ns, ended_ns] = report->outcome.times_within(attempt.assigned_ns, record.wall_ns);
+  attempt.started_ns = started_ns;
+  attempt.ended_ns = ended_ns;
 }
 
 std::string Timeline::worker_name(model::WorkerId worker) const {

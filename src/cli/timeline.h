@@ -4,8 +4,8 @@
 //   Timeline timeline;
 //   for each record: brain.apply(record); timeline.see(record, brain.state());
 //
-// The times of an attempt are those that its worker reported, bounded like those in the state: not before the
-// assignment and not after the record. If the worker reported no end (it was lost, or the process was killed), the
+// The times of an attempt are those that its worker reported, moved like those in the state into the period from the
+// assignment to the record. If the worker reported no end (it was lost, or the process was killed), the
 // attempt started when it got its resources, and ended with the record that took it back.
 //
 // Invariant: an attempt is open (ended_ns == 0) while its task is assigned in the state, and at most one of a task is.

@@ -172,18 +172,23 @@ TaskRow row_of(std::uint32_t stage, std::int64_t started_s, std::int64_t ended_s
   return row;
 }
 
-// C-1: the critical path is the chain that decided when the workflow ended, and never longer than the run.
-TEST(CriticalPath, FollowsTheTasksThatEndedLast) {
+// C-1: the critical path is the chain of dependent tasks with the longest sum of run times, and never longer than the
+// run.
+TEST(CriticalPath, IsTheLongestChain) {
   RunReport report;
   report.begin_ns = 10 * kSecond;
   report.end_ns = 40 * kSecond;
-  // 0 and 1 are sources; 2 needs both and was skipped; 3 needs 2; 4 needs nothing and ran long, but ended early.
+  // 0 and 1 are sources; 2 needs both and was skipped; 3 needs 2; 4 needs nothing.
   report.needs = {{}, {}, {0, 1}, {2}, {}};
   report.tasks = {row_of(0, 10, 14), row_of(1, 10, 16), row_of(1, 11, 12),
-                  row_of(2, 0, 0),   row_of(3, 30, 39), row_of(4, 10, 38)};
+                  row_of(2, 0, 0),   row_of(3, 30, 39), row_of(4, 20, 34)};
   const CriticalPath path = critical_path(report);
   EXPECT_THAT(path.tasks, ElementsAre(1, 4));
   EXPECT_EQ(path.run_ns, 15 * kSecond);
+  // A task that ran longer than that chain is the path, although others ended later.
+  report.tasks[5] = row_of(4, 10, 38);
+  EXPECT_THAT(critical_path(report).tasks, ElementsAre(5));
+  EXPECT_EQ(critical_path(report).run_ns, 28 * kSecond);
   // In a run that was resumed at 35 s, only the time since then counts, and earlier tasks are not part of the path.
   report.begin_ns = 35 * kSecond;
   EXPECT_THAT(critical_path(report).tasks, ElementsAre(4));

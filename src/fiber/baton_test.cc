@@ -294,5 +294,41 @@ TEST(Condition, WorksInDeterministicMode) {
   });
 }
 
+// A wait with a limit ends exactly at its time, leaves the list, and holds the mutex again.
+TEST(Condition, WaitUntil) {
+  in_virtual_time([] {
+    sync::Mutex mutex;
+    Condition changed;
+    bool set = false;
+    with_scope([&](Nursery& n) {
+      const std::chrono::nanoseconds start = now();
+      const auto wait_until = [&](std::chrono::nanoseconds time) -> Result<void> {
+        const sync::MutexLock lock(mutex);
+        while (!set) ROTA_TRY(changed.wait_until(mutex, time, "the test"));
+        return {};
+      };
+      auto early = n.spawn([&] {
+        const ErrorCode code = wait_until(start + 1s).code();
+        EXPECT_EQ(now(), start + 1s);
+        return code;
+      });
+      auto late = n.spawn([&] { return wait_until(start + 3s).code(); });
+      auto never = n.spawn([&] { return wait_until(std::chrono::nanoseconds::max()).code(); });
+      EXPECT_TRUE(sleep_until(start + 2s).ok());
+      EXPECT_EQ(wait_until(start + 2s).code(), ErrorCode::kDeadlineExceeded);
+      EXPECT_EQ(now(), start + 2s);
+      EXPECT_EQ(early.get(), ErrorCode::kDeadlineExceeded);
+      {
+        const sync::MutexLock lock(mutex);
+        set = true;
+        changed.wake_all();
+      }
+      EXPECT_EQ(late.get(), ErrorCode::kOk);
+      EXPECT_EQ(never.get(), ErrorCode::kOk);
+      EXPECT_EQ(now(), start + 2s);
+    });
+  });
+}
+
 }  // namespace
 }  // namespace rota::fiber

@@ -10,8 +10,6 @@ namespace rota::fiber::detail {
 
 namespace {
 
-constexpr std::uint64_t kSpawnedMask = (std::uint64_t{1} << 48) - 1;  // The upper bits are the thread worker's index.
-
 void check_books([[maybe_unused]] const BudgetPool* pool) {
   ROTA_DASSERT(pool->rest + pool->granted + pool->spent == pool->total, "the accounts of a pool do not add up");
 }
@@ -193,7 +191,7 @@ PoolAudit audit(BudgetPool* pool) {
   Reserve used{};
   for (const auto& worker : runtime.workers) {
     const Counters& c = worker->counters;
-    holders += (c.spawned.get() & kSpawnedMask) - worker->not_inline.get() - worker->inline_opened.get();
+    holders += (c.spawned.get() & kTaskCountMask) - kFirstTask - worker->not_inline.get() - worker->inline_opened.get();
     holders -= c.completed.get() + c.cancelled.get() + c.failed.get() - worker->meters_ended.get();
     used.ops += worker->spent_ops.get();
     used.spawn_count += worker->spent_spawns.get();

@@ -10,6 +10,7 @@ namespace rota::fiber::detail {
 static_assert(ROTA_METERED == 0, "the runtime itself is not metered");
 
 void tick_called(std::uint32_t ops) {
+  if (!is_metered(current_worker())) return tick_unmetered();
   if (!tick_quickly(current_worker(), ops)) tick_slow(ops);
 }
 

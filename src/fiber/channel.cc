@@ -65,9 +65,11 @@ ChannelStatus status_of(Attempt attempt) {
 
 template <AttemptFunction kTry>
 ChannelStatus operate(ChannelCore* channel, WaitQueue ChannelCore::* queue, void* value,
-                      const std::chrono::nanoseconds* timeout, const char* what) {
+                      const std::chrono::nanoseconds* timeout, const char* what, Leave leave) {
   ROTA_ASSERT(channel != nullptr, "the channel was moved from");
-  ThreadWorker* worker = begin_operation(waiting_worker(what));
+  ThreadWorker* worker = begin_operation(waiting_worker(what), leave);
+  if (worker == nullptr) [[unlikely]]
+    return ChannelStatus::kCancelled;
   Nanoseconds deadline = timeout == nullptr ? kNever : -1;
   bool spun = false;
   for (;;) {
@@ -89,7 +91,10 @@ ChannelStatus operate(ChannelCore* channel, WaitQueue ChannelCore::* queue, void
     Waiter waiter{.value = value};
     const WakeReason reason = wait_in(worker, channel->lock, channel->*queue, waiter, deadline, what);
     if (reason == WakeReason::kTimeout) return ChannelStatus::kTimeout;
-    if (reason == WakeReason::kCancelled) throw_cancelled();
+    if (reason == WakeReason::kCancelled) {
+      if (leave == Leave::kReturn) return ChannelStatus::kCancelled;
+      throw_cancelled();
+    }
     if (waiter.outcome == WaitOutcome::kDone) return ChannelStatus::kDone;
     if (waiter.outcome == WaitOutcome::kClosed) return ChannelStatus::kClosed;
     worker = current_worker();
@@ -110,6 +115,9 @@ ChannelStatus operate_now(ChannelCore* channel, void* value) {
 }  // namespace
 
 ChannelCore* make_channel(const ValueOps& ops, std::size_t capacity) { return new ChannelCore(ops, capacity); }
+ChannelCore* make_channel_unpermitted(const ValueOps& ops, std::size_t capacity) {
+  return new ChannelCore(ops, capacity, ChannelPermit::kNotNeeded);
+}
 
 void share_channel(ChannelCore* channel) {
   // Relaxed: the caller has a reference.
@@ -125,11 +133,35 @@ void drop_channel(ChannelCore* channel) {
   delete channel;
 }
 
-ChannelStatus channel_send(ChannelCore* channel, void* value, const std::chrono::nanoseconds* timeout) {
-  return operate<attempt_send>(channel, &ChannelCore::senders, value, timeout, "a channel's send");
+ChannelStatus channel_send(ChannelCore* channel, void* value, const std::chrono::nanoseconds* timeout, Leave leave) {
+  return operate<attempt_send>(channel, &ChannelCore::senders, value, timeout, "a channel's send", leave);
 }
-ChannelStatus channel_receive(ChannelCore* channel, void* optional, const std::chrono::nanoseconds* timeout) {
-  return operate<attempt_receive>(channel, &ChannelCore::receivers, optional, timeout, "a channel's receive");
+ChannelStatus channel_receive(ChannelCore* channel, void* optional, const std::chrono::nanoseconds* timeout,
+                              Leave leave) {
+  return operate<attempt_receive>(channel, &ChannelCore::receivers, optional, timeout, "a channel's receive", leave);
+}
+
+ChannelStatus channel_await_close(ChannelCore* channel, const std::chrono::nanoseconds* timeout,
+                                  const char* waits_for) {
+  ThreadWorker* worker = waiting_worker(waits_for);
+  if (cancelled_now(worker)) return channel_closed(channel) ? ChannelStatus::kClosed : ChannelStatus::kCancelled;
+  if (!registered(worker)) register_current(worker);
+  const Nanoseconds deadline = deadline_of(worker->runtime, timeout);
+  channel->lock.lock();
+  if (channel->closed || (timeout != nullptr && timeout->count() <= 0)) {
+    const bool closed = channel->closed;
+    channel->lock.unlock();
+    return closed ? ChannelStatus::kClosed : ChannelStatus::kTimeout;
+  }
+  Waiter waiter;
+  switch (wait_in(worker, channel->lock, channel->receivers, waiter, deadline, waits_for)) {
+    case WakeReason::kTimeout:
+      return ChannelStatus::kTimeout;
+    case WakeReason::kCancelled:
+      return ChannelStatus::kCancelled;
+    default:
+      return ChannelStatus::kClosed;
+  }
 }
 ChannelStatus channel_try_send(ChannelCore* channel, void* value) { return operate_now<attempt_send>(channel, value); }
 ChannelStatus channel_try_receive(ChannelCore* channel, void* optional) {

@@ -65,6 +65,8 @@ enum class Attempt : std::uint8_t { kDone, kClosed, kWait };
 struct ChannelCore {
   ChannelCore(const ValueOps& value_ops, std::size_t room)
       : permit(room), ops(value_ops), capacity(room), buffer(value_ops, room) {}
+  ChannelCore(const ValueOps& value_ops, std::size_t room, ChannelPermit::NotNeeded own)
+      : permit(own), ops(value_ops), capacity(room), buffer(value_ops, room) {}
 
   // In this order, so that a refused channel allocates nothing.
   ChannelPermit permit;

@@ -30,14 +30,17 @@ class HeldWhileLocked {
 };
 
 // Charges the current task for an operation, and refuses it if the task is cancelled. Returns the thread worker, which
-// may have changed. Throws Cancelled, BudgetExhausted.
-inline ThreadWorker* begin_operation(ThreadWorker* worker) {
+// may have changed. If it is refused: throws Cancelled or BudgetExhausted, or returns null.
+inline ThreadWorker* begin_operation(ThreadWorker* worker, Leave leave = Leave::kThrow) {
+  bool refused = false;
   if (is_metered(worker)) [[unlikely]] {
-    if (charge_channel_op(worker) != ErrorCode::kOk) throw_cancelled();
+    refused = charge_channel_op(worker) != ErrorCode::kOk;
     worker = current_worker();
   }
-  if (cancelled_now(worker)) [[unlikely]]
+  if (refused || cancelled_now(worker)) [[unlikely]] {
+    if (leave == Leave::kReturn) return nullptr;
     throw_cancelled();
+  }
   return worker;
 }
 

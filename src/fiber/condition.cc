@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "fiber/baton.h"
+#include "rota/fiber/time.h"
 
 namespace rota::fiber {
 
@@ -13,20 +14,34 @@ struct Condition::Node {
   bool listed = true;
 };
 
-Result<void> Condition::wait(sync::Mutex& mutex, const char* waits_for) {
+Result<void> Condition::wait(sync::Mutex& mutex, const char* waits_for) { return wait(mutex, nullptr, waits_for); }
+
+Result<void> Condition::wait_until(sync::Mutex& mutex, std::chrono::nanoseconds time, const char* waits_for) {
+  if (time == std::chrono::nanoseconds::max()) return wait(mutex, nullptr, waits_for);
+  const std::chrono::nanoseconds limit = time - now();
+  if (limit.count() <= 0) return ErrorCode::kDeadlineExceeded;
+  return wait(mutex, &limit, waits_for);
+}
+
+Result<void> Condition::wait(sync::Mutex& mutex, const std::chrono::nanoseconds* limit, const char* waits_for) {
   Node node;
   node.next = first_;
   if (first_ != nullptr) first_->previous = &node;
   first_ = &node;
   mutex.unlock();
-  const bool posted = node.baton.wait(waits_for);
+  Baton::End end = Baton::End::kPosted;
+  if (limit != nullptr) {
+    end = node.baton.wait_for(*limit, waits_for);
+  } else if (!node.baton.wait(waits_for)) {
+    end = Baton::End::kCancelled;
+  }
   mutex.lock();
   if (node.listed) {
     (node.previous == nullptr ? first_ : node.previous->next) = node.next;
     if (node.next != nullptr) node.next->previous = node.previous;
   }
-  if (!posted) return ErrorCode::kCancelled;
-  return {};
+  if (end == Baton::End::kPosted) return {};
+  return end == Baton::End::kTimeout ? ErrorCode::kDeadlineExceeded : ErrorCode::kCancelled;
 }
 
 void Condition::wake_all() {

@@ -13,6 +13,8 @@
 // Thread safety: every call under the one mutex that is used with it.
 #pragma once
 
+#include <chrono>
+
 #include "base/sync.h"
 #include "rota/result.h"
 
@@ -27,11 +29,16 @@ class Condition {
   // Releases the mutex, waits for the next wake_all(), and takes the mutex again. Cancelled if the caller is a task
   // that was cancelled; the mutex is held then, too. `waits_for` as in Baton::wait().
   Result<void> wait(sync::Mutex& mutex, const char* waits_for) ROTA_REQUIRES(mutex);
+  // The same until `time` on the runtime's clock (now()), and then DeadlineExceeded; without a wait if it has passed.
+  Result<void> wait_until(sync::Mutex& mutex, std::chrono::nanoseconds time, const char* waits_for)
+      ROTA_REQUIRES(mutex);
   // Ends every wait that has begun. REQUIRES: the mutex is held.
   void wake_all();
 
  private:
   struct Node;
+  Result<void> wait(sync::Mutex& mutex, const std::chrono::nanoseconds* limit, const char* waits_for)
+      ROTA_REQUIRES(mutex);
   Node* first_ = nullptr;
 };
 

@@ -86,6 +86,34 @@ TEST(Deterministic, ClockIsVirtual) {
   });
 }
 
+// Opens a scope in a task in a scope, `depth` times; the innermost task waits for what never happens.
+void nest(int depth) {
+  with_scope([depth](Nursery& scope) {
+    if (depth == 0) {
+      Event().wait();
+    } else {
+      scope.launch([depth] { nest(depth - 1); });
+    }
+  });
+}
+
+// Contract: F-29. The report of a deadlock does not depend on how deeply the scopes are nested: it does not recurse.
+TEST(Deterministic, ADeepDeadlockIsReported) {
+  constexpr int kDepth = ROTA_TSAN || ROTA_ASAN ? 1'000 : 6'000;
+  Runtime runtime({.worker_count = 2, .stack_bytes = 32 * 1024, .deterministic_seed = 1});
+  try {
+    runtime.run([] { nest(kDepth); });
+    ADD_FAILURE() << "a deadlock went unnoticed";
+  } catch (const FiberError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kDeadlock);
+    const std::string report = error.what();
+    EXPECT_NE(report.find("waits for an event"), std::string::npos);
+    std::size_t scopes = 0;
+    for (std::size_t at = 0; (at = report.find("the children of its scope", at)) != std::string::npos; ++at) ++scopes;
+    EXPECT_EQ(scopes, static_cast<std::size_t>(kDepth));
+  }
+}
+
 // Contract: F-29. Two tasks that wait for each other: the report says who waits for what, and everything is unwound.
 TEST(Deterministic, DeadlockIsReported) {
   Runtime runtime({.worker_count = 2, .deterministic_seed = 7});

@@ -190,6 +190,7 @@ ErrorCode pay(ThreadWorker* worker, TaskRecord* task, Component component, std::
   if (meter->due) {
     if (may_wait) {
       meter->due = false;
+      if ((worker->hooks & kHookDeterministic) != 0) poll_point(worker, interval);
       yield_anywhere();
     } else if (meter->fuel > static_cast<std::int32_t>(kSoon)) {
       meter->left.ops += static_cast<std::uint64_t>(meter->fuel) - kSoon;
@@ -208,6 +209,15 @@ ErrorCode charge_slow(Component component, std::uint64_t amount) {
 void release_memory_slow(std::size_t bytes) {
   ThreadWorker* worker = current_worker();
   if (TaskRecord* task = worker->fiber->task; task != nullptr) open_meter(worker, task)->left.memory += bytes;
+}
+
+void tick_unmetered() {
+  ThreadWorker* worker = current_worker();
+  if (worker == nullptr || worker->fiber->task == nullptr) return;
+  if ((worker->hooks & kHookDeterministic) != 0) [[unlikely]]
+    poll_point(worker);
+  if (cancelled_now(worker) && may_look_up(worker->fiber->task)) [[unlikely]]
+    throw_cancelled();
 }
 
 void tick_slow(std::uint32_t ops) {

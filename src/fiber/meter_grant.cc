@@ -106,7 +106,10 @@ Result<void> grant_meter(ThreadWorker* worker, NurseryCore* core, TaskRecord* re
     return Error{ErrorCode::kCapabilityDenied, "CapSpawn does not allow this task another child at the same time"}.with(
         "capability", "CapSpawn");
   }
-  if (const ErrorCode code = pay(worker, spawner, Component::kSpawnCount, 1, false); code != ErrorCode::kOk) {
+  // At the end of an interval this yields: nothing about the child is visible yet.
+  const ErrorCode code = pay(worker, spawner, Component::kSpawnCount, 1, true);
+  worker = current_worker();
+  if (code != ErrorCode::kOk) {
     if (rights != nullptr) uncount_task(rights);
     drop_reference(child_rights);
     return code;

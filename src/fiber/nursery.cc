@@ -1,121 +1,18 @@
-// Nurseries: closing, failing, and cancelling everything below.
+// Nurseries: spawning, closing and failing. cancel_tree.cc cancels what is below.
 #include "rota/fiber/nursery.h"
 
+#include <algorithm>
 #include <mutex>
 
+#include "fiber/meter_core.h"
 #include "fiber/runtime_core.h"
-#include "fiber/token_state.h"
+#include "fiber/waiting.h"
 #include "rota/assert.h"
 #include "rota/fiber/meter.h"
 
 namespace rota::fiber::detail {
 
 namespace {
-
-using Tokens = std::vector<std::shared_ptr<TokenState>>;
-
-bool mark_cancelled(NurseryCore* core, CancelReason reason) {
-  extras_of(core);
-  CancelReason none = CancelReason::kNone;
-  if (!core->cancel.compare_exchange_strong(none, reason, std::memory_order_seq_cst)) return false;
-  NurseryState state = core->state.load(std::memory_order_relaxed);
-  while ((state == NurseryState::kOpen || state == NurseryState::kClosing) &&
-         !core->state.compare_exchange_weak(state, NurseryState::kCancelling, std::memory_order_acq_rel)) {
-  }
-  return true;
-}
-
-void wake_cancelled(Fiber* fiber) {
-  if (fiber != nullptr && cancel_wake(fiber)) schedule(fiber);
-}
-
-void wake_registered(NurseryExtras* extras, Tokens& tokens) {
-  const std::size_t count = extras->registry.size();
-  for (std::size_t i = 0; i < count; ++i) {
-    if (i + 4 < count) __builtin_prefetch(&extras->registry[i + 4].fiber->claim, 1);
-    const Entry& entry = extras->registry[i];
-    wake_cancelled(entry.fiber);
-    if (entry.token != nullptr) tokens.push_back(entry.token);
-  }
-}
-
-// Cancels `top` and every linked nursery below it. Descends with the locks of the path held, from the outside inwards,
-// and without recursion, because the depth is up to the user. REQUIRES: top's own lock is held if it has extras; `only`
-// limits the nurseries directly below `top` to that task's.
-void cancel_below(NurseryCore* top, const TaskRecord* only, Tokens& tokens) {
-  NurseryExtras* extras = top->extras.load(std::memory_order_acquire);
-  if (extras == nullptr) return;
-  NurseryCore* at = extras->first_nested;
-  NurseryCore* above = top;
-  for (;;) {
-    if (at == nullptr) {
-      if (above == top) return;
-      at = above;
-      above = parent_of(at);
-      NurseryExtras* done = at->extras.load(std::memory_order_relaxed);
-      done->lock.unlock();
-      at = done->next_nested;
-      continue;
-    }
-    NurseryExtras* below = at->extras.load(std::memory_order_relaxed);
-    if ((above == top && only != nullptr && at->owner_task != only) || !mark_cancelled(at, CancelReason::kParent)) {
-      at = below->next_nested;
-      continue;
-    }
-    below->lock.lock();
-    wake_cancelled(at->owner);
-    wake_registered(below, tokens);
-    above = at;
-    at = below->first_nested;
-  }
-}
-
-void cancel_tokens(const Tokens& tokens) {
-  for (const auto& token : tokens) cancel_token(token, CancelReason::kParent);
-}
-
-// Adds `core` to its parent's list. REQUIRES: the parent is linked.
-void link_one(NurseryCore* core) {
-  NurseryCore* parent = parent_of(core);
-  NurseryExtras* extras = extras_of(core);
-  if (parent == nullptr) {
-    extras->linked.store(true, std::memory_order_release);
-    return;
-  }
-  NurseryExtras* above = extras_of(parent);
-  bool inherits = false;
-  {
-    std::lock_guard guard(above->lock);
-    if (extras->linked.load(std::memory_order_relaxed)) return;
-    extras->next_nested = above->first_nested;
-    extras->previous_nested = nullptr;
-    if (above->first_nested != nullptr) {
-      above->first_nested->extras.load(std::memory_order_relaxed)->previous_nested = core;
-    }
-    above->first_nested = core;
-    extras->linked.store(true, std::memory_order_release);
-    inherits = parent->cancel.load(std::memory_order_seq_cst) != CancelReason::kNone ||
-               (core->owner_task != nullptr && core->owner_task->nursery == parent &&
-                (core->owner_task->cancel.load(std::memory_order_seq_cst) & 0x0f) != 0);
-  }
-  if (inherits) cancel_nursery(core, CancelReason::kParent);
-}
-
-void unlink(NurseryCore* core, NurseryExtras* extras) {
-  NurseryCore* parent = parent_of(core);
-  if (parent == nullptr || !extras->linked.load(std::memory_order_acquire)) return;
-  NurseryExtras* above = parent->extras.load(std::memory_order_acquire);
-  std::lock_guard guard(above->lock);
-  if (extras->previous_nested != nullptr) {
-    extras->previous_nested->extras.load(std::memory_order_relaxed)->next_nested = extras->next_nested;
-  } else {
-    above->first_nested = extras->next_nested;
-  }
-  if (extras->next_nested != nullptr) {
-    extras->next_nested->extras.load(std::memory_order_relaxed)->previous_nested = extras->previous_nested;
-  }
-  extras->linked.store(false, std::memory_order_relaxed);
-}
 
 struct CloseWait {
   NurseryCore* core;
@@ -146,7 +43,8 @@ bool drop_cancelled(ThreadWorker* worker, NurseryCore* core, TaskRecord* record)
 
 // Runs the children that are left in the owner's own deque on this stack. Returns the current thread worker.
 ThreadWorker* run_own_children(ThreadWorker* worker, NurseryCore* core) {
-  while (core->local > 0 && stack_left(worker->fiber) && (worker->hooks & kHookDeterministic) == 0) {
+  // Not while there are prioritised tasks: then the loop decides what is next.
+  while (core->local > 0 && stack_left(worker->fiber) && (worker->hooks & (kHookDeterministic | kHookPriority)) == 0) {
     const Item item = pop_item(worker);
     if (item == 0) break;
     if (is_fiber(item) || nursery_of(item) != core) {
@@ -182,6 +80,8 @@ void await_children(ThreadWorker* worker, NurseryCore* core) {
   park(worker, publish_close, &wait, false, "the children of its scope");
 }
 
+}  // namespace
+
 Error error_of(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
@@ -196,78 +96,12 @@ Error error_of(const std::exception_ptr& failure) {
   }
 }
 
-}  // namespace
-
-NurseryCore* parent_of(const NurseryCore* core) {
-  if (core->outer != nullptr && core->outer->owner_task == core->owner_task) return core->outer;
-  return core->owner_task == nullptr ? nullptr : core->owner_task->nursery;
-}
-
 RuntimeCore* runtime_of(const NurseryCore* core) {
   for (;;) {
     const NurseryCore* parent = parent_of(core);
     if (parent == nullptr) return static_cast<const RootNursery*>(core)->runtime;
     core = parent;
   }
-}
-
-NurseryExtras* extras_of(NurseryCore* core) {
-  NurseryExtras* extras = core->extras.load(std::memory_order_acquire);
-  if (extras != nullptr) return extras;
-  auto* made = new NurseryExtras;
-  if (core->extras.compare_exchange_strong(extras, made, std::memory_order_acq_rel)) return made;
-  delete made;
-  return extras;
-}
-
-void ensure_linked(NurseryCore* core) {
-  const auto is_linked = [](NurseryCore* nursery) {
-    NurseryExtras* extras = nursery->extras.load(std::memory_order_acquire);
-    return extras != nullptr && extras->linked.load(std::memory_order_acquire);
-  };
-  std::vector<NurseryCore*> path;
-  for (NurseryCore* at = core; at != nullptr && !is_linked(at); at = parent_of(at)) path.push_back(at);
-  while (!path.empty()) {
-    link_one(path.back());  // The outermost first.
-    path.pop_back();
-  }
-}
-
-void register_task(TaskRecord* task, Fiber* fiber) {
-  NurseryCore* nursery = task->nursery;
-  ensure_linked(nursery);
-  NurseryExtras* extras = extras_of(nursery);
-  std::lock_guard guard(extras->lock);
-  task->registry.store(static_cast<std::uint32_t>(extras->registry.size()), std::memory_order_relaxed);
-  extras->registry.push_back({fiber, task, nullptr});
-}
-
-void unregister_task(TaskRecord* task) {
-  NurseryExtras* extras = task->nursery->extras.load(std::memory_order_acquire);
-  std::shared_ptr<TokenState> token;  // Released outside the lock.
-  std::lock_guard guard(extras->lock);
-  const std::uint32_t index = task->registry.load(std::memory_order_relaxed);
-  Entry& entry = extras->registry[index];
-  token = std::move(entry.token);
-  Entry& last = extras->registry.back();
-  if (&entry != &last) {
-    last.task->registry.store(index, std::memory_order_relaxed);
-    entry = std::move(last);
-  }
-  extras->registry.pop_back();
-  task->registry.store(TaskRecord::kNoEntry, std::memory_order_relaxed);
-}
-
-bool scope_cancelled_slow(NurseryCore* scope, TaskRecord* task, std::uint32_t epoch) {
-  if ((task->cancel.load(std::memory_order_seq_cst) & 0x0f) != 0) return true;
-  for (NurseryCore* at = scope; at != nullptr; at = parent_of(at)) {
-    if (at->cancel.load(std::memory_order_seq_cst) != CancelReason::kNone) return true;
-    // The task that opened it, when the path upwards leaves that task.
-    const TaskRecord* owner = at->owner_task;
-    if (owner != nullptr && (owner->cancel.load(std::memory_order_seq_cst) & 0x0f) != 0) return true;
-  }
-  scope->seen_epoch.store(epoch, std::memory_order_relaxed);
-  return false;
 }
 
 CancelReason current_cancel_reason() {
@@ -281,41 +115,6 @@ CancelReason current_cancel_reason() {
   }
   const CancelReason reason = task->nursery->cancel.load();
   return reason == CancelReason::kNone ? CancelReason::kParent : reason;
-}
-
-void cancel_nursery(NurseryCore* core, CancelReason reason) {
-  if (!mark_cancelled(core, reason)) return;
-  RuntimeCore* runtime = runtime_of(core);
-  runtime->cancel_epoch.fetch_add(1, std::memory_order_seq_cst);
-  if (ThreadWorker* worker = current_worker(); worker != nullptr) {
-    event(worker, TaskEvent::kCancel, core->owner_task == nullptr ? 0 : core->owner_task->id,
-          static_cast<std::uint32_t>(reason));
-  }
-  Tokens tokens;
-  wake_cancelled(core->owner);
-  if (NurseryExtras* extras = core->extras.load(std::memory_order_seq_cst); extras != nullptr) {
-    std::lock_guard guard(extras->lock);
-    wake_registered(extras, tokens);
-    cancel_below(core, nullptr, tokens);
-  }
-  cancel_tokens(tokens);
-}
-
-void cancel_from_handle(TaskRecord* task) {
-  NurseryCore* nursery = task->nursery;
-  RuntimeCore* runtime = runtime_of(nursery);
-  runtime->cancel_epoch.fetch_add(1, std::memory_order_seq_cst);
-  Tokens tokens;
-  if (NurseryExtras* extras = nursery->extras.load(std::memory_order_seq_cst); extras != nullptr) {
-    std::lock_guard guard(extras->lock);
-    if (task->has_entry()) {
-      const Entry& entry = extras->registry[task->registry.load(std::memory_order_relaxed)];
-      wake_cancelled(entry.fiber);
-      if (entry.token != nullptr) tokens.push_back(entry.token);
-    }
-    cancel_below(nursery, task, tokens);
-  }
-  cancel_tokens(tokens);
 }
 
 void child_failed(NurseryCore* core, TaskRecord* child) {
@@ -372,9 +171,9 @@ Result<void> close_slow(NurseryCore* core) {
       RuntimeCore* runtime = current_worker()->runtime;
       runtime->timers.remove(&extras->deadline_timer);
       extras->deadline_armed = false;
-      if (runtime->now() >= extras->deadline) mark_cancelled(core, CancelReason::kTimeout);
+      if (runtime->now() >= extras->deadline) cancel_nursery(core, CancelReason::kTimeout);
     }
-    unlink(core, extras);
+    unlink_nursery(core, extras);
   }
   self->scope = core->outer;
   core->owner = nullptr;
@@ -464,6 +263,12 @@ void arm_deadline(NurseryCore* core, std::chrono::nanoseconds duration) {
 }
 
 void open_slow(ThreadWorker* worker, NurseryCore* core) {
+  if ((worker->hooks & kHookDeterministic) != 0) poll_point(worker);
+  if ((worker->hooks & kHookMeter) != 0 && (worker->scopes & 255) == 0) {
+    // A scope costs nothing, and a loop of scopes must share its thread worker nevertheless (F-11).
+    if (may_look_up(worker->fiber->task)) yield_anywhere();
+    worker = current_worker();
+  }
   event(worker, TaskEvent::kScope, core->owner_task->id);
   if ((worker->hooks & kHookTrace) != 0) extras_of(core);  // Closing then takes close_slow(), which records it.
   if ((worker->hooks & kHookCore) != 0) {
@@ -482,8 +287,16 @@ Result<void> spawn_check(ThreadWorker* worker, NurseryCore* core, TaskRecord* re
         "state", std::string(to_string(core->state.load())));
   } else if ((worker->hooks & kHookMeter) != 0) {
     allowed = grant_meter(worker, core, record, grant);
+    worker = current_worker();  // It may have yielded.
   }
   if (allowed.ok()) {
+    if ((worker->hooks & kHookDeterministic) != 0) poll_point(worker);
+    const Priority priority = grant != nullptr && grant->priority ? *grant->priority : priority_of(worker->fiber->task);
+    if (priority != Priority::kNormal) {
+      record->id |= static_cast<std::uint64_t>(priority) << TaskRecord::kPriorityShift;
+      worker->runtime->priorities.alive.fetch_add(1, std::memory_order_relaxed);
+      worker->hooks |= kHookPriority;
+    }
     event(worker, TaskEvent::kSpawn, record->id);
     return {};
   }
@@ -496,3 +309,37 @@ Result<void> spawn_check(ThreadWorker* worker, NurseryCore* core, TaskRecord* re
 }
 
 }  // namespace rota::fiber::detail
+
+namespace rota::fiber {
+
+using namespace detail;
+
+std::optional<Scope> Scope::parent() const {
+  NurseryCore* parent = parent_of(core_);
+  if (parent == nullptr) return std::nullopt;
+  return Scope(parent);
+}
+
+std::optional<std::chrono::nanoseconds> Scope::deadline() const {
+  Nanoseconds earliest = kNever;
+  for (const NurseryCore* at = core_; at != nullptr; at = parent_of(at)) {
+    // Written before the scope's first child existed, so it does not change while a task below looks.
+    const NurseryExtras* extras = at->extras.load(std::memory_order_acquire);
+    if (extras != nullptr) earliest = std::min(earliest, extras->deadline);
+  }
+  if (earliest == kNever) return std::nullopt;
+  return std::chrono::nanoseconds(earliest);
+}
+
+CancelToken Scope::token() const { return token_of_scope(core_); }
+
+Scope current_scope() {
+  const ThreadWorker* worker = waiting_worker("current_scope()");
+  NurseryCore* scope = worker->fiber->scope;
+  TaskRecord* task = worker->fiber->task;
+  return Scope(scope != nullptr && scope->owner_task == task ? scope : task->nursery);
+}
+
+Priority current_priority() { return priority_of(waiting_worker("current_priority()")->fiber->task); }
+
+}  // namespace rota::fiber

@@ -14,7 +14,7 @@ void leave_idle(ThreadWorker* worker) {
   const std::uint8_t idle = worker->idle;
   worker->idle = kBusy;
   if (idle == kBusy) return;
-  if (idle == kPolling) runtime->poller.store(-1);
+  if (idle == kPolling) stop_polling(runtime);
   // If it was not chosen, it is now neither sleeper nor searcher. Otherwise it counts as a searcher.
   if (idle != kSearching && runtime->lot.leave(worker->index)) return;
   if (runtime->lot.end_search()) runtime->wake_one();

@@ -16,6 +16,8 @@
 // Bounds: one seat per thread worker; the list never contains a thread worker twice.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -66,6 +68,14 @@ class ParkingLot {
     // Acquire, partner: wake_one()'s release.
     while (token.value.load(std::memory_order_acquire) == 0) token.wait(0);
   }
+  // The same for at most `limit`. False if it was not chosen within that time: the caller then calls leave().
+  bool sleep_for(std::uint32_t worker, std::chrono::nanoseconds limit) {
+    sync::Futex& token = seats_[worker].token;
+    while (token.value.load(std::memory_order_acquire) == 0) {
+      if (!token.wait(0, limit)) return token.value.load(std::memory_order_acquire) != 0;
+    }
+    return true;
+  }
   [[nodiscard]] bool chosen(std::uint32_t worker) const {
     return seats_[worker].token.value.load(std::memory_order_seq_cst) != 0;
   }
@@ -74,14 +84,25 @@ class ParkingLot {
   // wait in epoll_wait instead of on its token. Returns false if there was nobody to wake.
   template <class Ring>
   bool wake_one(Ring&& ring, bool even_if_searching = false) {
+    return wake_one(ring, even_if_searching, [](std::uint32_t) { return true; });
+  }
+  // The same among those for which eligible(worker) is true.
+  template <class Ring, class Eligible>
+  bool wake_one(Ring&& ring, bool even_if_searching, const Eligible& eligible) {
     lock_.lock();
     const std::uint64_t now = word_.load(std::memory_order_seq_cst);
-    if (list_.empty() || (!even_if_searching && searchers(now) != 0)) {
+    std::size_t at = list_.size();
+    if (even_if_searching || searchers(now) == 0) {
+      while (at > 0 && !eligible(list_[at - 1])) --at;
+    } else {
+      at = 0;
+    }
+    if (at == 0) {
       lock_.unlock();
       return false;
     }
-    const std::uint32_t worker = list_.back();
-    list_.pop_back();
+    const std::uint32_t worker = list_[at - 1];
+    list_.erase(list_.begin() + static_cast<std::ptrdiff_t>(at - 1));
     word_.fetch_add(kSearcher - kSleeper, std::memory_order_seq_cst);
     // Under the lock: the thread worker may have left its seat and take it again, and must not find an old token.
     // seq_cst, partner: chosen(): a thread worker that becomes the poller is rung, or sees this.

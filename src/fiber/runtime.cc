@@ -94,12 +94,15 @@ RuntimeCore::RuntimeCore(const Config& checked)
       deterministic(checked.deterministic_seed.has_value()),
       order(checked.deterministic_seed.value_or(0)) {
   init_process();
+  steals = std::make_unique<sync::Atomic<bool>[]>(worker_count);
+  for (std::uint32_t i = 0; i < worker_count; ++i) steals[i].store(true, std::memory_order_relaxed);
   root.owner_task = nullptr;
   root.owner = nullptr;
   root.outer = nullptr;
   root.seen_epoch.store(cancel_epoch.load(std::memory_order_relaxed), std::memory_order_relaxed);
   root.failure_cancels = false;
   root.runtime = this;
+  root.epoch = &cancel_epoch;
   ensure_linked(&root);
   if (config.trace_events > 0) trace = std::make_unique<Trace>(worker_count, config.trace_events);
   Prng seeds(config.seed);
@@ -110,7 +113,7 @@ RuntimeCore::RuntimeCore(const Config& checked)
     worker->index = i;
     worker->solo = (worker_count == 1 || !config.enable_stealing) && !deterministic;
     worker->cancel_epoch = &cancel_epoch;
-    worker->counters.spawned.add(static_cast<std::uint64_t>(i) << 48);
+    worker->counters.spawned.add((static_cast<std::uint64_t>(i) << 48) + kFirstTask);
     worker->idle_word = g_membarrier || ROTA_TSAN ? &lot.word() : &g_somebody_sleeps;
     for (std::uint64_t& word : worker->random) word = seeds.next();
     std::uint8_t hooks = 0;
@@ -150,6 +153,7 @@ void RuntimeCore::start_threads() {
     sync::MutexLock lock(threads_mutex);  // A thread may have to be replaced before all have started.
     threads.resize(worker_count);
     for (std::uint32_t i = 0; i < worker_count; ++i) threads[i] = sync::Thread([this, i] { thread_main(i); });
+    timekeeper_thread = sync::Thread([this] { keep_time(); });
   } catch (const std::system_error& error) {
     stopping.store(true, std::memory_order_seq_cst);
     while (wake_one(true)) {
@@ -188,6 +192,19 @@ void RuntimeCore::join_threads() {
       thread.join();  // It may have started a replacement.
     }
   }
+  timekeeper.stop();
+  timekeeper_thread.join();
+}
+
+void RuntimeCore::keep_time() {
+  timekeeper.run([this] { return timers.next(); }, steady_now,
+                 [this](Nanoseconds time) {
+                   try {
+                     timers.fire_due(time);
+                   } catch (...) {  // As a thread worker's loop: the fault is counted, and the time is still kept.
+                     worker_panics.fetch_add(1, std::memory_order_relaxed);
+                   }
+                 });
 }
 
 void RuntimeCore::thread_main(std::uint32_t index) {
@@ -210,9 +227,15 @@ void RuntimeCore::ring(std::uint32_t worker) {
 }
 
 void add_timer(RuntimeCore* runtime, Timer* timer) {
+  const Nanoseconds at = timer->at;  // Read now: once it is added, the timer may fire and be gone.
   const bool earliest = runtime->timers.add(timer);
-  // A thread worker that sleeps until a later time must be woken.
-  if (earliest && runtime->poller.load() >= 0) runtime->reactor->ring();
+  if (!earliest || runtime->deterministic) return;
+  // Who sleeps until a later time must be woken: the thread worker that watches, or else the timekeeper.
+  if (runtime->poller.load() >= 0) {
+    runtime->reactor->ring();
+  } else {
+    runtime->timekeeper.watch(at);
+  }
 }
 
 [[noreturn]] void throw_error(Error error) {
@@ -246,6 +269,12 @@ std::string_view to_string(CancelReason reason) {
   static constexpr std::string_view kNames[] = {"None", "Explicit", "Timeout", "Parent", "Failure"};
   return kNames[static_cast<std::size_t>(reason)];
 }
+
+std::string_view to_string(Priority priority) {
+  static constexpr std::string_view kNames[] = {"Normal", "High", "Low"};
+  return kNames[static_cast<std::size_t>(priority)];
+}
+std::string_view to_string(Tenancy /*there is one*/) { return "CPU_Parallel"; }
 
 Result<Config> Config::checked() const {
   Config c = *this;
@@ -343,7 +372,7 @@ Result<void> Runtime::submit(TaskRecord* record, bool wait, const Grant* grant) 
   }
   {
     sync::MutexLock lock(core.global_mutex);
-    while (core.global.size() >= core.config.global_queue_size) {
+    while (core.global.size() + core.outside_prioritized >= core.config.global_queue_size) {
       if (!wait || core.deterministic) {
         Error error = refuse(ErrorCode::kQueueFull, "the global queue is full; try again later or wait");
         leave();
@@ -359,9 +388,17 @@ Result<void> Runtime::submit(TaskRecord* record, bool wait, const Grant* grant) 
         return granted;
       }
     }
-    record->id = (std::uint64_t{0xffff} << 48) | ++core.outside_spawned;
+    const Priority priority = grant != nullptr && grant->priority ? *grant->priority : Priority::kNormal;
+    record->id = (std::uint64_t{0xffff} << 48) | (static_cast<std::uint64_t>(priority) << TaskRecord::kPriorityShift) |
+                 ++core.outside_spawned;
     outside_event(&core, TaskEvent::kSpawn, record->id);
-    if (core.global.size() < core.config.global_queue_size) {
+    sample_spawn(record, &core);  // Each one: it is not a hot path.
+    if (priority != Priority::kNormal) {
+      core.priorities.alive.fetch_add(1, std::memory_order_relaxed);
+      core.priorities.push(item_of(record), priority);
+      ++core.outside_prioritized;
+      record = nullptr;
+    } else if (core.global.size() + core.outside_prioritized < core.config.global_queue_size) {
       core.global.push_back(record);
       core.global_count.store(core.global.size(), std::memory_order_seq_cst);
       record = nullptr;
@@ -419,6 +456,28 @@ void Runtime::drive(TaskRecord* until) {
   }
 }
 
+Result<void> Runtime::set_stealing(std::size_t worker, bool enabled) {
+  RuntimeCore& core = *core_;
+  if (worker >= core.worker_count) {
+    return Error{ErrorCode::kInvalidArgument, "there is no thread worker " + std::to_string(worker)};
+  }
+  if (!core.config.enable_stealing) {
+    return Error{ErrorCode::kFailedPrecondition, "the runtime was created with enable_stealing = false"};
+  }
+  core.steals[worker].store(enabled, std::memory_order_seq_cst);
+  // One that sleeps may now be able to take what it passed over. Woken in vain, it sleeps again.
+  if (enabled && !core.deterministic) {
+    while (core.wake_one(true)) {
+    }
+  }
+  return {};
+}
+
+Result<void> Runtime::set_stealing(bool enabled) {
+  for (std::size_t i = 0; i < core_->worker_count; ++i) ROTA_TRY(set_stealing(i, enabled));
+  return {};
+}
+
 const Config& Runtime::config() const { return core_->config; }
 bool Runtime::deterministic() const { return core_->deterministic; }
 std::uint64_t Runtime::event_hash() const { return core_->event_hash; }
@@ -440,7 +499,7 @@ Stats Runtime::stats() const {
   for (const auto& worker : core_->workers) {
     const Counters& c = worker->counters;
     WorkerStats w;
-    w.spawned = (c.spawned.get() & 0xffffffffffff) - c.refused.get() + c.called.get();
+    w.spawned = (c.spawned.get() & kTaskCountMask) - kFirstTask - c.refused.get() + c.called.get();
     w.completed = c.completed.get() + c.called.get();
     w.cancelled = c.cancelled.get();
     w.failed = c.failed.get();

@@ -7,13 +7,16 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "base/prng.h"
 #include "base/sync.h"
 #include "fiber/panic.h"
 #include "fiber/parking.h"
+#include "fiber/priority_queue.h"
 #include "fiber/stack_pool.h"
+#include "fiber/timekeeper.h"
 #include "fiber/timers.h"
 #include "fiber/wait_word.h"
 #include "rota/fiber/both.h"
@@ -23,7 +26,8 @@
 
 namespace rota::fiber::detail {
 
-struct TokenState;
+struct TokenHandle;
+class TokensToCancel;
 struct ScopeMeter;
 struct RootMeter;
 class Reactor;
@@ -35,8 +39,10 @@ class Trace;
 struct Entry {
   Fiber* fiber;
   TaskRecord* task;
-  std::shared_ptr<TokenState> token;
 };
+
+// The tokens of a nursery's tasks, for those that have one (TaskRecord::kHasToken).
+using TaskTokens = std::unordered_map<const TaskRecord*, std::shared_ptr<TokenHandle>>;
 
 // The rarely needed part of a nursery, allocated on demand. Everything under `lock` unless noted.
 //
@@ -46,6 +52,8 @@ struct Entry {
 struct NurseryExtras {
   SpinLock lock;
   std::vector<Entry> registry;
+  std::unique_ptr<TaskTokens> task_tokens;
+  std::shared_ptr<TokenHandle> scope_token;  // Nursery::token(); null until somebody asks.
   NurseryCore* first_nested = nullptr;
   // Links of the parent's list; under the parent's lock.
   NurseryCore* next_nested = nullptr;
@@ -61,6 +69,7 @@ struct NurseryExtras {
 // The nursery of tasks that were spawned from outside. It does not close before the runtime does.
 struct RootNursery : NurseryCore {
   RuntimeCore* runtime = nullptr;
+  sync::Atomic<std::uint32_t>* epoch = nullptr;  // The runtime's cancel_epoch.
 };
 
 struct RuntimeCore {
@@ -76,6 +85,8 @@ struct RuntimeCore {
   StackPool stacks;
   ParkingLot lot;
   Timers timers;
+  Timekeeper timekeeper;
+  sync::Thread timekeeper_thread;
   std::unique_ptr<Reactor> reactor;
   std::unique_ptr<Trace> trace;           // Null unless Config::trace_events.
   std::unique_ptr<RootMeter> meter;       // Null in unmetered profiles.
@@ -95,7 +106,13 @@ struct RuntimeCore {
   sync::CondVar global_space;
   std::deque<TaskRecord*> global;
   sync::Atomic<std::uint64_t> global_count{0};
-  std::uint64_t outside_spawned = 0;  // Under global_mutex.
+  std::uint64_t outside_spawned = 0;    // Under global_mutex.
+  std::size_t outside_prioritized = 0;  // Tasks from outside that are in `priorities`. Under global_mutex.
+
+  // Tasks of high and low priority, and the fibers of such tasks that are ready again.
+  PriorityQueue priorities;
+  // Which thread workers may steal; changed by Runtime::set_stealing(). seq_cst: see sleep_until_chosen().
+  std::unique_ptr<sync::Atomic<bool>[]> steals;
 
   // The thread worker in epoll_wait, or -1.
   sync::Atomic<std::int64_t> poller{-1};
@@ -106,6 +123,7 @@ struct RuntimeCore {
   Nanoseconds virtual_now = 0;
   std::uint64_t event_hash = 0;
   std::uint64_t event_count = 0;
+  std::uint64_t polls = 0;            // Poll points since the clock last moved by itself.
   const TaskRecord* await = nullptr;  // The loop ends when this task has ended; null: when all have.
   std::string deadlock;               // The report, until run() throws it.
   sync::Mutex deterministic_mutex;
@@ -113,12 +131,18 @@ struct RuntimeCore {
   [[nodiscard]] Nanoseconds now() const;
   void start_threads();
   void thread_main(std::uint32_t index);
+  void keep_time();  // The timekeeper's thread.
   // Starts another thread for this thread worker; it waits for the calling one to end. False if the system has none.
   bool replace_thread(std::uint32_t index);
   void join_threads();
   void ring(std::uint32_t worker);
   bool wake_one(bool even_if_searching = false) {
     return lot.wake_one([this](std::uint32_t worker) { ring(worker); }, even_if_searching);
+  }
+  // Wakes a thread worker that may steal, unless one is searching.
+  bool wake_thief() {
+    return lot.wake_one([this](std::uint32_t worker) { ring(worker); }, false,
+                        [this](std::uint32_t worker) { return steals[worker].load(std::memory_order_seq_cst); });
   }
 };
 
@@ -152,26 +176,60 @@ inline void outside_event(RuntimeCore* runtime, TaskEvent what, std::uint64_t id
     note_outside_event(runtime, what, id);
 }
 
-// nursery.cc
+// cancel_tree.cc
+void unlink_nursery(NurseryCore* core, NurseryExtras* extras);
 // The surrounding nursery: the next open scope of the same task, or the nursery of that task.
 NurseryCore* parent_of(const NurseryCore* core);
 RuntimeCore* runtime_of(const NurseryCore* core);
 NurseryExtras* extras_of(NurseryCore* core);
 void ensure_linked(NurseryCore* core);
+// The same for a caller that holds something: if this finds a cancellation, the tokens are left to the caller.
+void ensure_linked(NurseryCore* core, TokensToCancel& tokens);
 void register_task(TaskRecord* task, Fiber* fiber);
 void unregister_task(TaskRecord* task);
+// The error that corresponds to an exception.
+Error error_of(const std::exception_ptr& failure);
 void child_failed(NurseryCore* core, TaskRecord* child);
 // A child has ended; `on` is the fiber that it ended on.
 void child_done(RuntimeCore* runtime, NurseryCore* core, Fiber* on);
-// Cancels the scopes below a task, and its wait. REQUIRES: kCancelBusy keeps the nursery alive.
-void cancel_from_handle(TaskRecord* task);
+// Cancels the scopes below a task, and its wait. REQUIRES: a HeldTask.
+void cancel_from_handle(TaskRecord* task, TokensToCancel& tokens);
+// Why `task` is cancelled, or kNone. REQUIRES: its nursery is alive.
+CancelReason cancel_reason_of(TaskRecord* task);
+// True if a scope or task around `core` is cancelled, or `core` itself.
+bool scope_cancelled_around(NurseryCore* core);
 // Cancels the scopes that a task left open because its stack was abandoned, and waits for them.
 void abandon_scopes(Fiber* fiber, TaskRecord* task);
 // Why the current task is cancelled. REQUIRES: cancelled_now().
 CancelReason current_cancel_reason();
 
+// cancel.cc
+// The task's token, created if necessary. The caller cancels it, when it holds nothing, with `reason` if that is not
+// kNone. REQUIRES: the task's nursery cannot go away.
+std::shared_ptr<TokenHandle> token_of_task(TaskRecord* task, TokensToCancel& tokens, CancelReason& reason);
+void drop_task_token(TaskRecord* task);
+
 // task.cc
+// While this object lives, a task that alive() says has not ended cannot leave its nursery, which may therefore be
+// used, although the caller has only the task's handle. The holder marks the record (kCancelBusy) and then reads the
+// state; the task stores its terminal state and then reads the mark: at least one of them sees the other.
+class HeldTask {
+ public:
+  explicit HeldTask(TaskRecord* task);
+  ~HeldTask();
+  HeldTask(const HeldTask&) = delete;
+  HeldTask& operator=(const HeldTask&) = delete;
+  [[nodiscard]] bool alive() const { return alive_; }
+
+ private:
+  TaskRecord* task_;
+  bool alive_;
+};
 void run_task(ThreadWorker* worker, TaskRecord* record);
+// Something in this process is being cancelled: observed_state() must look at nurseries from now on.
+void note_cancellation();
+// Starts the measurement of a task's latency from ready to run.
+void sample_spawn(TaskRecord* record, const RuntimeCore* runtime);
 TaskRecord* begin_fork(ThreadWorker* worker, Fork* fork);
 // The nursery of an item that is not a fiber.
 inline NurseryCore* nursery_of(Item item) { return is_fork(item) ? &fork_of(item)->core : record_of(item)->nursery; }
@@ -190,10 +248,24 @@ void give_way(ThreadWorker* worker, Fiber* self);
 // A number below `bound`, from the thread worker's generator; in deterministic mode from the one that draws the order.
 std::uint64_t draw_fairly(ThreadWorker* worker, std::uint64_t bound);
 Fiber* loop_fiber(ThreadWorker* worker);
+// Fires the timers that are due and wakes the tasks whose descriptors are ready. True if there was any.
+bool poll_events(RuntimeCore* runtime);
+// The next item of high priority, or of low priority, or 0.
+Item take_prioritized(ThreadWorker* worker, Priority priority);
+inline Priority priority_of(const TaskRecord* task) {
+  return static_cast<Priority>(task->id >> TaskRecord::kPriorityShift & 3U);
+}
+// The thread worker to steal from next. REQUIRES: there is another one.
+std::uint32_t pick_victim(ThreadWorker* worker);
+// The poller has stopped watching the clock: the timekeeper must.
+void stop_polling(RuntimeCore* runtime);
 
 // deterministic.cc
 // The next step of some virtual thread worker, which becomes the current one; 0 when the awaited task has ended.
 Item next_deterministic(ThreadWorker* worker);
+// The running task polls, `count` times: after many polls in a row this moves the virtual clock, and fires the timers
+// that are due. REQUIRES: no lock is held.
+void poll_point(ThreadWorker* worker, std::uint32_t count = 1);
 
 // memory.cc
 void release_records(ThreadWorker* worker);

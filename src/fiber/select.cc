@@ -98,8 +98,9 @@ std::size_t take_ready(ThreadWorker* worker, SelectCase* cases, std::size_t coun
 
 }  // namespace
 
-std::size_t select_case(SelectCase* cases, std::size_t count, const std::chrono::nanoseconds* timeout) {
-  ThreadWorker* worker = begin_operation(waiting_worker("a select"));
+std::size_t select_case(SelectCase* cases, std::size_t count, const std::chrono::nanoseconds* timeout, Leave leave) {
+  ThreadWorker* worker = begin_operation(waiting_worker("a select"), leave);
+  if (worker == nullptr) return kCancelledCase;
   RuntimeCore* runtime = worker->runtime;
   const Locks locks(cases, count);
   SelectWait wait{&locks, worker->fiber, kNever};
@@ -141,7 +142,10 @@ std::size_t select_case(SelectCase* cases, std::size_t count, const std::chrono:
       if (it.waiter.outcome != WaitOutcome::kNone) chosen = i;
     }
     locks.unlock();
-    if (reason == WakeReason::kCancelled) throw_cancelled();
+    if (reason == WakeReason::kCancelled) {
+      if (leave == Leave::kReturn) return kCancelledCase;
+      throw_cancelled();
+    }
     if (reason == WakeReason::kTimeout) return kNoCase;
     const WaitOutcome outcome = cases[chosen].waiter.outcome;
     if (outcome != WaitOutcome::kAgain) {

@@ -140,8 +140,8 @@ TEST(Select, ExactlyOneCaseHappens) {
       std::array<Channel<int>, 3> channels{Channel<int>(capacity), Channel<int>(capacity), Channel<int>(capacity)};
       sync::Atomic<std::int64_t> sent{0}, received{0};
       sync::Atomic<int> sends{0}, receives{0};
+      WaitGroup busy(kTasks);
       with_scope([&](Nursery& n) {
-        WaitGroup busy(kTasks);
         for (int t = 0; t < kTasks; ++t) {
           n.launch([&, t] {
             for (int i = 0; i < kEach; ++i) {

@@ -13,6 +13,7 @@
 
 namespace rota::fiber {
 
+using detail::cancel_code;
 using detail::deadline_of;
 using detail::Nanoseconds;
 using detail::register_current;
@@ -63,6 +64,12 @@ bool done_or_throw(WakeReason reason) {
   return reason == WakeReason::kDone;
 }
 
+// Of a wait without a limit.
+Result<void> done_or_code(WakeReason reason) {
+  if (reason == WakeReason::kCancelled) return cancel_code();
+  return {};
+}
+
 // Ends all waits. REQUIRES: the lock is held. Releases it.
 void release_all(SpinLock& guard, WaitQueue& queue) {
   Woken woken;
@@ -88,20 +95,21 @@ Mutex::~Mutex() {
   ROTA_ASSERT(owner_ == 0, "a mutex was destroyed while task ", owner_, " has it");
 }
 
-bool Mutex::acquire(const std::chrono::nanoseconds* limit) {
+WakeReason Mutex::acquire(const std::chrono::nanoseconds* limit) {
   const std::uint64_t self = current_task_id("a mutex");
   bool mine_already = false;
-  const bool locked = done_or_throw(wait_until(guard_, waiting_, limit, "a mutex", [&] {
+  const WakeReason reason = wait_until(guard_, waiting_, limit, "a mutex", [&] {
     mine_already = owner_ == self;
     if (owner_ != 0) return mine_already;
     owner_ = self;
     return true;
-  }));
+  });
   if (mine_already) misuse("the task has already locked this mutex");
-  return locked;
+  return reason;
 }
 
-void Mutex::lock() { (void)acquire(nullptr); }
+void Mutex::lock() { (void)done_or_throw(acquire(nullptr)); }
+Result<void> Mutex::lock(std::nothrow_t) { return done_or_code(acquire(nullptr)); }
 bool Mutex::try_lock() {
   const std::uint64_t self = current_task_id("a mutex");
   const std::lock_guard lock(guard_);
@@ -109,7 +117,7 @@ bool Mutex::try_lock() {
   owner_ = self;
   return true;
 }
-bool Mutex::try_lock_for(std::chrono::nanoseconds limit) { return acquire(&limit); }
+bool Mutex::try_lock_for(std::chrono::nanoseconds limit) { return done_or_throw(acquire(&limit)); }
 
 void Mutex::unlock() {
   const std::uint64_t self = current_task_id("a mutex");
@@ -132,19 +140,20 @@ Semaphore::Semaphore(std::uint64_t permits, std::uint64_t maximum) : permits_(pe
 }
 Semaphore::~Semaphore() { check_unused(guard_, waiting_, "a semaphore"); }
 
-bool Semaphore::take(const std::chrono::nanoseconds* limit) {
-  return done_or_throw(wait_until(guard_, waiting_, limit, "a semaphore", [this] {
+WakeReason Semaphore::take(const std::chrono::nanoseconds* limit) {
+  return wait_until(guard_, waiting_, limit, "a semaphore", [this] {
     if (permits_ == 0) return false;
     --permits_;
     return true;
-  }));
+  });
 }
-void Semaphore::acquire() { (void)take(nullptr); }
+void Semaphore::acquire() { (void)done_or_throw(take(nullptr)); }
+Result<void> Semaphore::acquire(std::nothrow_t) { return done_or_code(take(nullptr)); }
 bool Semaphore::try_acquire() {
   constexpr std::chrono::nanoseconds kNow{0};
-  return take(&kNow);
+  return done_or_throw(take(&kNow));
 }
-bool Semaphore::try_acquire_for(std::chrono::nanoseconds limit) { return take(&limit); }
+bool Semaphore::try_acquire_for(std::chrono::nanoseconds limit) { return done_or_throw(take(&limit)); }
 
 void Semaphore::release(std::uint64_t permits) {
   Woken woken;
@@ -184,16 +193,12 @@ bool Event::is_set() const {
   const std::lock_guard lock(guard_);
   return set_;
 }
-bool Event::await(const std::chrono::nanoseconds* limit) {
-  return done_or_throw(wait_until(guard_, waiting_, limit, "an event", [this] { return set_; }));
+WakeReason Event::await(const std::chrono::nanoseconds* limit) {
+  return wait_until(guard_, waiting_, limit, "an event", [this] { return set_; });
 }
-void Event::wait() { (void)await(nullptr); }
-Result<void> Event::wait(std::nothrow_t) {
-  const WakeReason reason = wait_until(guard_, waiting_, nullptr, "an event", [this] { return set_; });
-  if (reason == WakeReason::kCancelled) return ErrorCode::kCancelled;
-  return {};
-}
-bool Event::wait_for(std::chrono::nanoseconds limit) { return await(&limit); }
+void Event::wait() { (void)done_or_throw(await(nullptr)); }
+Result<void> Event::wait(std::nothrow_t) { return done_or_code(await(nullptr)); }
+bool Event::wait_for(std::chrono::nanoseconds limit) { return done_or_throw(await(&limit)); }
 
 // --------------------------------------------------------------------------------------------------------- WaitGroup
 
@@ -221,10 +226,11 @@ std::uint64_t WaitGroup::count() const {
   const std::lock_guard lock(guard_);
   return count_;
 }
-bool WaitGroup::await(const std::chrono::nanoseconds* limit) {
-  return done_or_throw(wait_until(guard_, waiting_, limit, "a wait group", [this] { return count_ == 0; }));
+WakeReason WaitGroup::await(const std::chrono::nanoseconds* limit) {
+  return wait_until(guard_, waiting_, limit, "a wait group", [this] { return count_ == 0; });
 }
-void WaitGroup::wait() { (void)await(nullptr); }
-bool WaitGroup::wait_for(std::chrono::nanoseconds limit) { return await(&limit); }
+void WaitGroup::wait() { (void)done_or_throw(await(nullptr)); }
+Result<void> WaitGroup::wait(std::nothrow_t) { return done_or_code(await(nullptr)); }
+bool WaitGroup::wait_for(std::chrono::nanoseconds limit) { return done_or_throw(await(&limit)); }
 
 }  // namespace rota::fiber

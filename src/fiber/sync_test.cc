@@ -60,10 +60,11 @@ TEST(Mutex, IsFirstInFirstOut) {
   in_virtual_time([] {
     Mutex mutex;
     std::vector<int> order;
+    Event waits;
     mutex.lock();
     with_scope([&](Nursery& n) {
       for (int i = 0; i < 10; ++i) {
-        Event waits;
+        waits.reset();
         n.launch([&, i] {
           waits.set();
           const std::lock_guard lock(mutex);

@@ -1,11 +1,15 @@
 // Running a task to its end, joining it, and the handle's slow paths.
 #include "rota/fiber/task.h"
 
+#include <cxxabi.h>
+
 #include <algorithm>
 #include <bit>
+#include <typeinfo>
 
 #include "fiber/baton.h"
 #include "fiber/runtime_core.h"
+#include "fiber/token_state.h"
 #include "fiber/waiting.h"
 #include "rota/fiber/both.h"
 #include "rota/fiber/meter.h"
@@ -45,24 +49,39 @@ void execute(ThreadWorker* worker, TaskRecord* record) {
   }
   Fiber* fiber = worker->fiber;
   TaskRecord* outer = fiber->task;
+  RuntimeCore* home = fiber->home;
+  BodyFrame* bodies = fiber->bodies;
   fiber->task = record;
+  // A fiber has the priority of the task on it; a task called on top of a prioritised one shares its priority.
+  if (const Priority priority = priority_of(record); priority != Priority::kNormal) [[unlikely]] {
+    fiber->home = reinterpret_cast<RuntimeCore*>(reinterpret_cast<std::uintptr_t>(worker->runtime) |
+                                                 static_cast<std::uintptr_t>(priority));
+  }
   set_state(record, TaskState::kRunning);
   event(worker, TaskEvent::kStart, record->id);
   record->act(record, Action::kRun);
   fiber->task = outer;
+  fiber->home = home;
+  fiber->bodies = bodies;  // Also if the task was left without unwinding.
 }
 
 }  // namespace
 
-void sample_spawn(TaskRecord* record) {
-  record->registry.store(sample_time(current_worker()->runtime), std::memory_order_relaxed);
+void sample_spawn(TaskRecord* record) { sample_spawn(record, current_worker()->runtime); }
+void sample_spawn(TaskRecord* record, const RuntimeCore* runtime) {
+  record->registry.store(sample_time(runtime), std::memory_order_relaxed);
 }
 
 void capture_exception(TaskRecord* record, std::exception_ptr* slot) {
   ::new (static_cast<void*>(slot)) std::exception_ptr(std::current_exception());
   ThreadWorker* worker = current_worker();
   bool cancelled = false;
-  if (cancelled_now(worker)) {
+  if (!cancelled_now(worker)) {
+    // A failure.
+  } else if (const std::type_info* type = abi::__cxa_current_exception_type();
+             type != nullptr && (*type == typeid(Cancelled) || *type == typeid(BudgetExhausted))) {
+    cancelled = true;  // The usual case, without throwing it a second time.
+  } else {
     try {
       std::rethrow_exception(*slot);
     } catch (const Cancelled&) {
@@ -92,15 +111,61 @@ void throw_no_task() {
   throw_error(ErrorCode::kFailedPrecondition, "this handle has no task: its result was already taken, or it was moved");
 }
 
+namespace {
+
+// Anything was ever cancelled in this process. Before that, no task's state needs a look at its nursery.
+sync::Atomic<bool> g_cancelled{false};
+
+// True if `nursery` is open on the current fiber: then it cannot go away.
+bool is_open_here(const NurseryCore* nursery) {
+  const ThreadWorker* worker = current_worker();
+  if (worker == nullptr) return false;
+  constexpr int kDeep = 64;  // Deeper scopes are found by HeldTask.
+  const NurseryCore* at = worker->fiber->scope;
+  for (int i = 0; at != nullptr && i < kDeep; ++i, at = at->outer) {
+    if (at == nursery) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void note_cancellation() {
+  // Relaxed: a thread that knows of the cancellation from elsewhere sees it; for others it has not happened yet.
+  if (!g_cancelled.load(std::memory_order_relaxed)) g_cancelled.store(true, std::memory_order_relaxed);
+}
+
+HeldTask::HeldTask(TaskRecord* task) : task_(task) {
+  for (ShortWait pause;
+       (task->cancel.fetch_or(TaskRecord::kCancelBusy, std::memory_order_seq_cst) & TaskRecord::kCancelBusy) != 0;) {
+    pause.round();  // Another holder, which holds only spin locks.
+  }
+  heavy_fence();  // Partner: the light_fence() before finish_task() reads `cancel`.
+  alive_ = !is_terminal(task->state.load(std::memory_order_acquire));
+}
+
+HeldTask::~HeldTask() {
+  task_->cancel.fetch_and(static_cast<std::uint8_t>(~TaskRecord::kCancelBusy), std::memory_order_release);
+}
+
 TaskState observed_state(const TaskRecord* record) {
   const TaskState state = record->state.load(std::memory_order_acquire);
   if (is_terminal(state) || state == TaskState::kCompleting) return state;
-  return (record->cancel.load(std::memory_order_relaxed) & 0x0f) != 0 ? TaskState::kCancelling : state;
+  if ((record->cancel.load(std::memory_order_relaxed) & 0x0f) != 0) return TaskState::kCancelling;
+  if (!g_cancelled.load(std::memory_order_relaxed)) return state;
+  // A task is also being cancelled if something around it is. Its nursery may be gone if it ends meanwhile.
+  if (is_open_here(record->nursery)) {
+    return scope_cancelled_around(record->nursery) ? TaskState::kCancelling : state;
+  }
+  const HeldTask held(const_cast<TaskRecord*>(record));
+  if (!held.alive()) return record->state.load(std::memory_order_acquire);
+  return scope_cancelled_around(record->nursery) ? TaskState::kCancelling : state;
 }
 
 void await_canceller(TaskRecord* record) {
-  // Acquire, partner: cancel_task()'s last store. It holds only spin locks, so this is short.
+  // Acquire, partner: ~HeldTask(). A holder has only spin locks, so this is short.
   for (ShortWait pause; (record->cancel.load(std::memory_order_acquire) & TaskRecord::kCancelBusy) != 0;) pause.round();
+  if ((record->cancel.load(std::memory_order_relaxed) & TaskRecord::kHasToken) != 0) drop_task_token(record);
 }
 
 // The task's function has returned, or was never called. Stores the end, wakes the waiter, and leaves the nursery; that
@@ -110,6 +175,8 @@ void finish_task(ThreadWorker* worker, TaskRecord* record) {
   RuntimeCore* runtime = worker->runtime;
   TaskState end = TaskState::kCompleted;
   if (record->has_entry()) unregister_task(record);
+  if (priority_of(record) != Priority::kNormal) [[unlikely]]
+    runtime->priorities.alive.fetch_sub(1, std::memory_order_relaxed);
   if (record->meter != 0) {
     settle_meter(worker, record);
     record->meter = 0;  // Not again.
@@ -133,6 +200,7 @@ void finish_task(ThreadWorker* worker, TaskRecord* record) {
                                 : counters.cancelled)
       .add(1);
   if ((record->flags & TaskRecord::kFlagDetached) != 0) {
+    if (record->cancel.load(std::memory_order_relaxed) != 0) await_canceller(record);  // It may have a token.
     record->act(record, Action::kDropResult);  // User code: it may park, and resume on another thread worker.
     free_record(current_worker(), record);
   } else {
@@ -261,10 +329,13 @@ void wake_joiner(TaskRecord* record, std::uintptr_t waiter) {
   release_waiter(record);
 }
 
-bool join_slow(TaskRecord* record, const std::chrono::nanoseconds* timeout) {
-  if (is_terminal_now(record)) return true;
+namespace {
+
+// kDone: it has ended. kTimeout; kCancelled: the waiter is.
+WakeReason join_or_leave(TaskRecord* record, const std::chrono::nanoseconds* timeout) {
+  if (is_terminal_now(record)) return WakeReason::kDone;
   ThreadWorker* worker = current_worker();
-  if (worker == nullptr) return join_outside(record, timeout);
+  if (worker == nullptr) return join_outside(record, timeout) ? WakeReason::kDone : WakeReason::kTimeout;
   Fiber* self = worker->fiber;
   RuntimeCore* runtime = worker->runtime;
   // In deterministic mode a join runs its task in place in half of the cases, so that both paths are exercised.
@@ -272,20 +343,46 @@ bool join_slow(TaskRecord* record, const std::chrono::nanoseconds* timeout) {
       worker->deque.peek() == item_of(record) && runtime->order.below(2) == 0) {
     if (pop_item(worker) == item_of(record)) {
       run_in_place_slow(worker, record);
-      return true;
+      return WakeReason::kDone;
     }
   }
-  if (timeout != nullptr && timeout->count() <= 0) return false;
+  if (timeout != nullptr && timeout->count() <= 0) return WakeReason::kTimeout;
   JoinWait wait{record, self, deadline_of(runtime, timeout)};
   const WakeReason reason = park(worker, publish_join, &wait, true, kWaitsForTask);
   wait.timer.disarm(runtime);
   if (reason != WakeReason::kDone) {
     if (wait.published) withdraw_waiter(record, reinterpret_cast<std::uintptr_t>(self));
-    if (is_terminal_now(record)) return true;
-    if (reason == WakeReason::kTimeout) return false;
-    throw Cancelled(current_cancel_reason());
+    if (is_terminal_now(record)) return WakeReason::kDone;
   }
-  return true;
+  return reason;
+}
+
+}  // namespace
+
+bool join_slow(TaskRecord* record, const std::chrono::nanoseconds* timeout) {
+  const WakeReason reason = join_or_leave(record, timeout);
+  if (reason == WakeReason::kCancelled) throw_cancelled();
+  return reason == WakeReason::kDone;
+}
+
+Result<void> join_nothrow(TaskRecord* record) {
+  if (join_or_leave(record, nullptr) == WakeReason::kCancelled) return cancel_code();
+  return {};
+}
+
+Error take_failure(TaskRecord* record, std::exception_ptr* slot) {
+  if (record->state.load(std::memory_order_relaxed) == TaskState::kCancelled) {
+    const bool budget = (record->flags & TaskRecord::kFlagBudget) != 0;
+    record->act(record, Action::kDropResult);
+    free_record(current_worker(), record);
+    return budget ? Error{ErrorCode::kBudgetExhausted, "the task was cancelled because its budget was used up"}
+                  : Error{ErrorCode::kCancelled, "the task was cancelled"};
+  }
+  try {
+    throw_outcome(record, slot);
+  } catch (...) {
+    return error_of(std::current_exception());
+  }
 }
 
 // -------------------------------------------------------------------------------------------------------------- fork
@@ -293,8 +390,16 @@ bool join_slow(TaskRecord* record, const std::chrono::nanoseconds* timeout) {
 void join_fork(Fork* fork) {
   Result<void> closed = close_slow(&fork->core);  // Makes the child's writes visible: its end is counted with release.
   if (closed.ok()) {
-    dispose_nursery(&fork->core);
-    return;
+    // A child that found something around it cancelled before it ran has no result, although its own scope, which was
+    // never linked, is not marked.
+    const auto* child = reinterpret_cast<const TaskRecord*>(fork + 1);
+    if ((child->flags & (TaskRecord::kFlagNeverRan | TaskRecord::kFlagCancelled)) == 0) {
+      dispose_nursery(&fork->core);
+      return;
+    }
+    closed = Error{ErrorCode::kCancelled, "the child was cancelled"};
+    CancelReason none = CancelReason::kNone;
+    fork->core.cancel.compare_exchange_strong(none, CancelReason::kParent, std::memory_order_acq_rel);
   }
   fork->act(reinterpret_cast<TaskRecord*>(fork + 1), Action::kDropResult);
   throw_close(std::move(closed).take_error(), &fork->core);
@@ -321,16 +426,18 @@ void finish_fork(Fork* fork) { finish_slow(&fork->core); }
 // ------------------------------------------------------------------------------------------------------------ cancel
 
 void cancel_task(TaskRecord* record, CancelReason reason) {
-  std::uint8_t none = 0;
-  const auto mark = static_cast<std::uint8_t>(static_cast<std::uint8_t>(reason) | TaskRecord::kCancelBusy);
-  if (!record->cancel.compare_exchange_strong(none, mark, std::memory_order_seq_cst)) return;
-  heavy_fence();  // Partner: the light_fence() before finish_task() reads `cancel`.
+  if ((record->cancel.load(std::memory_order_seq_cst) & 0x0f) != 0) return;
+  note_cancellation();
+  TokensToCancel tokens;  // Cancelled after the hold: callbacks are user code.
+  const HeldTask held(record);
+  // Only holders write the reason. seq_cst: the mark comes before the epoch and the walk (docs/fibers.md).
+  if ((record->cancel.load(std::memory_order_seq_cst) & 0x0f) != 0) return;
+  if (!held.alive()) return;
+  record->cancel.fetch_or(static_cast<std::uint8_t>(reason), std::memory_order_seq_cst);
   if (ThreadWorker* worker = current_worker(); worker != nullptr) {
     event(worker, TaskEvent::kCancel, record->id, static_cast<std::uint32_t>(reason));
   }
-  // If it is not terminal now, the task cannot leave its nursery before the mark is removed, so the nursery is alive.
-  if (!is_terminal(record->state.load(std::memory_order_acquire))) cancel_from_handle(record);
-  record->cancel.fetch_and(static_cast<std::uint8_t>(~TaskRecord::kCancelBusy), std::memory_order_release);
+  cancel_from_handle(record, tokens);
 }
 
 }  // namespace rota::fiber::detail

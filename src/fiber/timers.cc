@@ -50,8 +50,11 @@ std::uint32_t Timers::fire_due(Nanoseconds now) {
     lock_.unlock();
     // The memory of a firing timer stays valid until `done`; the callback may end the wait of its owner, which then
     // waits for `done`.
+    struct Done {
+      Timer* timer;
+      ~Done() { timer->done.store(true, std::memory_order_release); }  // Also if it throws. Partner: remove().
+    } done{timer};
     timer->fire(timer);
-    timer->done.store(true, std::memory_order_release);
     ++fired;
   }
   return fired;

@@ -9,6 +9,11 @@ void throw_cancelled() {
   throw Cancelled(current_cancel_reason());
 }
 
+ErrorCode cancel_code() {
+  const bool budget = (current_worker()->fiber->task->flags & TaskRecord::kFlagBudget) != 0;
+  return budget ? ErrorCode::kBudgetExhausted : ErrorCode::kCancelled;
+}
+
 Nanoseconds deadline_of(const RuntimeCore* runtime, const std::chrono::nanoseconds* timeout) {
   if (timeout == nullptr) return kNever;
   const Nanoseconds now = runtime->now();

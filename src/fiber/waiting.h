@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "fiber/runtime_core.h"
+#include "rota/fiber/detail/channel_core.h"
 #include "rota/fiber/detail/waiting.h"
 #include "rota/fiber/error.h"
 

@@ -33,7 +33,10 @@ constexpr std::uint32_t kMaxSpare = 64;    // Spare stacks per thread worker; be
 constexpr std::uint32_t kStackBatch = 16;  // Stacks taken from the pool at a time.
 constexpr Nanoseconds kSearchNs = 50'000;  // About the cost of a wake-up: search that long before sleeping.
 constexpr std::uint32_t kPollEvery = 16;   // In search rounds.
+// The intervals between two searches double from the first to the last of these. Up to kSearchNs in total the thread
+// worker spins between them; then it takes its seat for the rest of the interval, where a push can wake it.
 constexpr Nanoseconds kFirstBackoffNs = 1'000;
+constexpr Nanoseconds kFirstNapNs = 64'000;
 constexpr Nanoseconds kLastBackoffNs = 1'000'000;
 
 std::uint64_t draw(ThreadWorker* worker, std::uint64_t bound) {
@@ -48,6 +51,12 @@ std::uint64_t draw(ThreadWorker* worker, std::uint64_t bound) {
   s[2] ^= t;
   s[3] = s[3] << 45 | s[3] >> 19;
   return static_cast<std::uint64_t>((static_cast<unsigned __int128>(result) * bound) >> 64);
+}
+
+// A shared queue has got an item, or still has some: any sleeper may take it.
+void wake_for_shared(RuntimeCore* runtime) {
+  const std::uint64_t idle = runtime->lot.word().load(std::memory_order_seq_cst);
+  if (ParkingLot::sleepers(idle) > 0 && ParkingLot::searchers(idle) == 0) runtime->wake_one();
 }
 
 void inject(RuntimeCore* runtime, Fiber* fiber) {
@@ -65,6 +74,35 @@ void push_or_inject(ThreadWorker* worker, Fiber* fiber) {
   } catch (const std::bad_alloc&) {
     inject(worker->runtime, fiber);
   }
+}
+
+// Fiber::home without and with the priority of its task.
+Priority priority_of(const Fiber* fiber) {
+  return static_cast<Priority>(reinterpret_cast<std::uintptr_t>(fiber->home) & 3U);
+}
+RuntimeCore* runtime_of(const Fiber* fiber) {
+  return reinterpret_cast<RuntimeCore*>(reinterpret_cast<std::uintptr_t>(fiber->home) & ~std::uintptr_t{3});
+}
+
+// To the shared queue of its priority.
+void share(RuntimeCore* runtime, Fiber* fiber) {
+  const Priority priority = priority_of(fiber);
+  if (priority == Priority::kNormal) return inject(runtime, fiber);
+  try {
+    runtime->priorities.push(item_of(fiber), priority);
+  } catch (const std::bad_alloc&) {
+    inject(runtime, fiber);
+  }
+}
+void enqueue(ThreadWorker* worker, Fiber* fiber) {
+  if (priority_of(fiber) == Priority::kNormal) return push_or_inject(worker, fiber);
+  share(worker->runtime, fiber);
+}
+
+// Whether there are prioritised tasks. A thread worker that spawns or takes one knows at once, others after 64 steps.
+void note_priorities(ThreadWorker* worker) {
+  const bool any = worker->runtime->priorities.alive.load(std::memory_order_relaxed) != 0;
+  worker->hooks = static_cast<std::uint8_t>(any ? worker->hooks | kHookPriority : worker->hooks & ~kHookPriority);
 }
 
 // Moves all injected fibers to the deque of this thread worker, the oldest deepest, and returns one of them.
@@ -98,47 +136,27 @@ Item take_global(ThreadWorker* worker) {
     runtime->global_count.store(runtime->global.size(), std::memory_order_relaxed);
     runtime->global_space.notify_one();
   }
-  if (more) notify_work(worker);
+  if (more) wake_for_shared(runtime);
   return item_of(record);
 }
 
 Item take_shared(ThreadWorker* worker) {
+  if (Item item = take_prioritized(worker, Priority::kHigh); item != 0) return item;
   if (Item item = take_injected(worker); item != 0) return item;
   return take_global(worker);
 }
 
-std::uint32_t pick_victim(ThreadWorker* worker, std::uint32_t attempt) {
-  RuntimeCore* runtime = worker->runtime;
-  const std::uint32_t n = runtime->worker_count;
-  switch (runtime->config.victims) {
-    case VictimStrategy::kRandom:
-      break;
-    case VictimStrategy::kRoundRobin:
-      return (worker->index + 1 + attempt + static_cast<std::uint32_t>(worker->counters.failed_steals.get())) % n;
-    case VictimStrategy::kMostLoaded: {
-      std::uint32_t best = (worker->index + 1) % n;
-      std::size_t most = 0;
-      for (std::uint32_t i = 0; i < n; ++i) {
-        const std::size_t size = i == worker->index ? 0 : runtime->workers[i]->deque.size_hint();
-        if (size > most) {
-          most = size;
-          best = i;
-        }
-      }
-      return best;
-    }
-  }
-  const auto other = static_cast<std::uint32_t>(draw(worker, n - 1));
-  return other >= worker->index ? other + 1 : other;
+bool may_steal(const ThreadWorker* worker) {
+  const RuntimeCore* runtime = worker->runtime;
+  return runtime->config.enable_stealing && runtime->steals[worker->index].load(std::memory_order_seq_cst);
 }
 
 Item try_steal(ThreadWorker* worker) {
   RuntimeCore* runtime = worker->runtime;
-  if (worker->solo || !runtime->config.enable_stealing) return 0;
+  if (worker->solo || !may_steal(worker)) return 0;
   const std::uint32_t attempts = std::min(runtime->worker_count - 1, 4U);
   for (std::uint32_t attempt = 0; attempt < attempts; ++attempt) {
-    const std::uint32_t victim = pick_victim(worker, attempt);
-    if (victim == worker->index) continue;
+    const std::uint32_t victim = pick_victim(worker);
     const auto stolen = runtime->workers[victim]->deque.steal();
     if (stolen.item != 0) {
       worker->counters.steals.add(1);
@@ -153,23 +171,19 @@ Item try_steal(ThreadWorker* worker) {
   return 0;
 }
 
-bool poll_events(RuntimeCore* runtime) {
-  bool any = false;
-  if (runtime->timers.next() != kNever) any = runtime->timers.fire_due(runtime->now()) > 0;
-  if (runtime->reactor->active()) any = runtime->reactor->poll(0) > 0 || any;
-  return any;
+bool anything_shared(const RuntimeCore* runtime) {
+  return runtime->stopping.load(std::memory_order_seq_cst) ||
+         runtime->injected.load(std::memory_order_seq_cst) != nullptr ||
+         runtime->global_count.load(std::memory_order_seq_cst) != 0 || runtime->priorities.any();
 }
-
-bool anything_anywhere(RuntimeCore* runtime) {
-  if (runtime->stopping.load(std::memory_order_seq_cst)) return true;
-  if (runtime->injected.load(std::memory_order_seq_cst) != nullptr) return true;
-  if (runtime->global_count.load(std::memory_order_seq_cst) != 0) return true;
-  if (runtime->config.enable_stealing) {
-    for (const auto& worker : runtime->workers) {
-      if (worker->deque.size_hint() > 0) return true;
-    }
-  }
-  return false;
+bool anything_to_steal(const RuntimeCore* runtime) {
+  return std::any_of(runtime->workers.begin(), runtime->workers.end(),
+                     [](const auto& worker) { return worker->deque.size_hint() > 0; });
+}
+// True if there is anything that this thread worker may take.
+bool anything_anywhere(const ThreadWorker* worker) {
+  const RuntimeCore* runtime = worker->runtime;
+  return anything_shared(runtime) || worker->deque.size_hint() > 0 || (may_steal(worker) && anything_to_steal(runtime));
 }
 
 void maybe_fault(ThreadWorker* worker, FaultPoint point) {
@@ -177,8 +191,9 @@ void maybe_fault(ThreadWorker* worker, FaultPoint point) {
     worker->runtime->fault(worker, point);
 }
 
-// Sleeps until chosen, or until a timer or descriptor is ready. On return the thread worker searches again.
-void sleep_until_chosen(ThreadWorker* worker) {
+// Sleeps until chosen, or until a timer or descriptor is ready, or for `nap`. On return the thread worker searches
+// again. False: it only took a nap.
+bool sleep_until_chosen(ThreadWorker* worker, Nanoseconds nap) {
   RuntimeCore* runtime = worker->runtime;
   ParkingLot& lot = runtime->lot;
   std::int64_t nobody = -1;
@@ -195,7 +210,7 @@ void sleep_until_chosen(ThreadWorker* worker) {
       if (runtime->reactor->poll(next == kNever ? kNever : next - now) > 0) break;
       if (runtime->stopping.load(std::memory_order_relaxed)) break;
     }
-    runtime->poller.store(-1);
+    stop_polling(runtime);
     if (lot.leave(worker->index)) lot.begin_search();
     worker->idle = kSearching;
     if (timed) runtime->timers.fire_due(runtime->now());
@@ -203,10 +218,50 @@ void sleep_until_chosen(ThreadWorker* worker) {
     if (runtime->timers.next() != kNever || runtime->reactor->active()) {
       if (ParkingLot::sleepers(lot.word().load()) > 0) runtime->wake_one(true);
     }
-    return;
+    return true;
   }
-  lot.sleep(worker->index);
+  bool chosen = true;
+  if (nap == kNever) {
+    lot.sleep(worker->index);
+  } else if (!lot.sleep_for(worker->index, std::chrono::nanoseconds(nap)) && lot.leave(worker->index)) {
+    lot.begin_search();
+    chosen = false;
+  }
   worker->idle = kSearching;
+  return chosen;
+}
+
+// One search of everything that this thread worker may take.
+Item look(ThreadWorker* worker, bool events) {
+  if (Item item = take_shared(worker); item != 0) return item;
+  if (Item item = try_steal(worker); item != 0) return item;
+  if (events && poll_events(worker->runtime)) {
+    if (Item item = pop_item(worker); item != 0) return item;
+  }
+  return take_prioritized(worker, Priority::kLow);
+}
+
+// Searches in growing intervals, for kSearchNs at most.
+Item spin_for_work(ThreadWorker* worker) {
+  RuntimeCore* runtime = worker->runtime;
+  const std::uint32_t spins = runtime->config.spin_count;
+  const Nanoseconds start = runtime->now();
+  Nanoseconds backoff = kFirstBackoffNs;
+  for (std::uint32_t round = 0;; ++round) {
+    // Polling the descriptors is a system call; checking the queues is free.
+    if (Item item = look(worker, round % kPollEvery == 0 || round >= spins); item != 0) return item;
+    if (runtime->stopping.load(std::memory_order_relaxed)) return 0;
+    if (round < spins) {
+      sync::cpu_pause();
+      continue;
+    }
+    const Nanoseconds now = runtime->now();
+    if (spins == 0 || runtime->crowded || now - start > kSearchNs) return 0;
+    // Between the rounds only checks whether there is anything at all.
+    const Nanoseconds until = std::min(now + backoff, start + kSearchNs);
+    while (runtime->now() < until && !anything_anywhere(worker)) sync::cpu_pause();
+    backoff *= 2;
+  }
 }
 
 // Searches for work in growing intervals, then sleeps. 0 only when the runtime stops.
@@ -223,40 +278,28 @@ Item search(ThreadWorker* worker) {
     worker->handoff = 0;
     return item;
   };
+  const Nanoseconds first_nap = runtime->config.spin_count == 0 ? kNever : kFirstNapNs;
+  Nanoseconds nap = first_nap;
+  bool spins = true;
   for (;;) {
     maybe_fault(worker, FaultPoint::kSearch);
-    const std::uint32_t spins = runtime->config.spin_count;
-    const Nanoseconds start = runtime->now();
-    Nanoseconds backoff = kFirstBackoffNs;
-    for (std::uint32_t round = 0;; ++round) {
-      if (Item item = take_shared(worker); item != 0) return found(item);
-      if (Item item = try_steal(worker); item != 0) return found(item);
-      // Polling the descriptors is a system call; checking the queues is free.
-      if ((round % kPollEvery == 0 || round >= spins) && poll_events(runtime)) {
-        if (Item item = pop_item(worker); item != 0) return found(item);
-      }
-      if (runtime->stopping.load(std::memory_order_relaxed)) return found(0);
-      if (round < spins) {
-        sync::cpu_pause();
-        continue;
-      }
-      const Nanoseconds now = runtime->now();
-      if (spins == 0 || runtime->crowded || now - start > kSearchNs) break;
-      // Between the rounds only checks whether there is anything at all.
-      const Nanoseconds until = std::min(now + backoff, start + kSearchNs);
-      while (runtime->now() < until && !anything_anywhere(runtime)) sync::cpu_pause();
-      backoff = std::min(backoff * 2, kLastBackoffNs);
-    }
+    note_priorities(worker);
+    if (Item item = spins ? spin_for_work(worker) : look(worker, true); item != 0) return found(item);
+    if (runtime->stopping.load(std::memory_order_relaxed)) return found(0);
     lot.begin_sleep(worker->index);
     worker->idle = kSeated;
     maybe_fault(worker, FaultPoint::kSeat);
-    if (anything_anywhere(runtime) || runtime->timers.next() <= runtime->now()) {
+    if (anything_anywhere(worker) || runtime->timers.next() <= runtime->now()) {
       if (lot.leave(worker->index)) lot.begin_search();
       worker->idle = kSearching;
+      spins = true;
       continue;
     }
+    // Pushes made while it searched relied on it, although it may not steal what was pushed.
+    if (!may_steal(worker) && anything_to_steal(runtime)) runtime->wake_thief();
     const Nanoseconds asleep = runtime->now();
-    sleep_until_chosen(worker);
+    spins = sleep_until_chosen(worker, nap);
+    nap = spins ? first_nap : nap >= kLastBackoffNs ? kNever : std::min(nap * 2, kLastBackoffNs);
     worker->counters.parks.add(1);
     worker->counters.park_ns.add(static_cast<std::uint64_t>(runtime->now() - asleep));
     // Fibers that a timer or a descriptor woke are in this thread worker's own deque.
@@ -271,9 +314,14 @@ Item find_work(ThreadWorker* worker) {
   }
   if ((++worker->tick & kFairness) == 0) [[unlikely]] {
     poll_events(worker->runtime);
+    note_priorities(worker);
+    if (Item item = take_prioritized(worker, Priority::kLow); item != 0) return item;
     if (Item item = take_shared(worker); item != 0) return item;
     Item item = worker->solo ? worker->deque.take_top<true>() : worker->deque.take_top<false>();
     if (item != 0) return item;
+  }
+  if ((worker->hooks & kHookPriority) != 0) [[unlikely]] {
+    if (Item item = take_prioritized(worker, Priority::kHigh); item != 0) return item;
   }
   if (Item item = pop_item(worker); item != 0) return item;
   if (Item item = take_shared(worker); item != 0) return item;
@@ -281,8 +329,26 @@ Item find_work(ThreadWorker* worker) {
 }
 
 void push_back(ThreadWorker* worker, void* fiber) {
-  worker->deque.push(item_of(static_cast<Fiber*>(fiber)));
+  enqueue(worker, static_cast<Fiber*>(fiber));
   notify_work(worker);
+}
+
+// What runs while `self`, which yields, is in the queue; 0 if there is nothing that should.
+Item next_after_yield(ThreadWorker* worker, const Fiber* self) {
+  poll_events(worker->runtime);
+  if ((worker->hooks & kHookPriority) != 0) ++worker->tick;  // yield() counts only without hooks.
+  note_priorities(worker);
+  const bool fair = (worker->tick & kFairness) == 0;  // Everything has its turn, the low ones first.
+  const Priority own = priority_of(self);
+  if (fair || (worker->hooks & kHookPriority) != 0) {
+    if (Item item = fair ? take_prioritized(worker, Priority::kLow) : 0; item != 0) return item;
+    if (Item item = take_prioritized(worker, Priority::kHigh); item != 0) return item;
+    if (own == Priority::kHigh && !fair) return 0;
+  }
+  if (Item item = take_shared(worker); item != 0) return item;
+  if (Item item = worker->solo ? worker->deque.take_top<true>() : worker->deque.take_top<false>(); item != 0)
+    return item;
+  return own == Priority::kLow ? take_prioritized(worker, Priority::kLow) : 0;
 }
 
 void prepare(Fiber* fiber) {
@@ -314,6 +380,65 @@ void commit_park(ThreadWorker* worker, void* arguments) {
 
 }  // namespace
 
+bool poll_events(RuntimeCore* runtime) {
+  bool any = false;
+  if (runtime->timers.next() != kNever) any = runtime->timers.fire_due(runtime->now()) > 0;
+  if (runtime->reactor->active()) any = runtime->reactor->poll(0) > 0 || any;
+  return any;
+}
+
+void stop_polling(RuntimeCore* runtime) {
+  runtime->poller.store(-1);  // seq_cst, partner: add_timer(); timekeeper.h.
+  if (const Nanoseconds next = runtime->timers.next(); next != kNever) runtime->timekeeper.watch(next);
+}
+
+Item take_prioritized(ThreadWorker* worker, Priority priority) {
+  RuntimeCore* runtime = worker->runtime;
+  const Item item = runtime->priorities.take(priority);
+  if (item == 0) return 0;
+  worker->hooks |= kHookPriority;
+  if (!is_fiber(item) && record_of(item)->id >> 48 == 0xffff) {
+    sync::MutexLock lock(runtime->global_mutex);
+    --runtime->outside_prioritized;
+    runtime->global_space.notify_one();
+  }
+  if (runtime->priorities.any() && !runtime->deterministic) wake_for_shared(runtime);
+  return item;
+}
+
+void queue_prioritized(ThreadWorker* worker, TaskRecord* record) {
+  worker->runtime->priorities.push(item_of(record), priority_of(record));
+  notify_work(worker);
+}
+
+std::uint32_t pick_victim(ThreadWorker* worker) {
+  RuntimeCore* runtime = worker->runtime;
+  const std::uint32_t n = runtime->worker_count;
+  switch (runtime->config.victims) {
+    case VictimStrategy::kRandom:
+      break;
+    case VictimStrategy::kRoundRobin: {
+      // Every attempt counts as one of the two, so their sum goes round all others.
+      const std::uint64_t attempts = worker->counters.steals.get() + worker->counters.failed_steals.get();
+      return (worker->index + 1 + static_cast<std::uint32_t>(attempts % (n - 1))) % n;
+    }
+    case VictimStrategy::kMostLoaded: {
+      std::uint32_t best = (worker->index + 1) % n;
+      std::size_t most = 0;
+      for (std::uint32_t i = 0; i < n; ++i) {
+        const std::size_t size = i == worker->index ? 0 : runtime->workers[i]->deque.size_hint();
+        if (size > most) {
+          most = size;
+          best = i;
+        }
+      }
+      return best;
+    }
+  }
+  const auto other = static_cast<std::uint32_t>(draw_fairly(worker, n - 1));
+  return other >= worker->index ? other + 1 : other;
+}
+
 std::uint64_t draw_fairly(ThreadWorker* worker, std::uint64_t bound) {
   RuntimeCore* runtime = worker->runtime;
   return runtime->deterministic ? runtime->order.below(bound) : draw(worker, bound);
@@ -332,7 +457,11 @@ void wake_sleeper(ThreadWorker* worker) {
     const std::uint64_t idle = runtime->lot.word().load(std::memory_order_relaxed);
     if (ParkingLot::sleepers(idle) == 0 || ParkingLot::searchers(idle) != 0) return;
   }
-  runtime->wake_one();
+  if (runtime->priorities.any()) {
+    runtime->wake_one();
+  } else {
+    runtime->wake_thief();
+  }
 }
 
 void keep_spare(ThreadWorker* worker, Fiber* fiber) {
@@ -379,7 +508,8 @@ void fiber_main() {
 // Leaves the current stack, which ThreadWorker::after parks or queues, for the next thing to run.
 void give_way(ThreadWorker* worker, Fiber* self) {
   // Not when the next step is the one that polls the descriptors and the shared queues: that belongs to the loop.
-  if ((worker->hooks & kHookDeterministic) == 0 && worker->handoff == 0 && ((worker->tick + 1) & kFairness) != 0) {
+  if ((worker->hooks & (kHookDeterministic | kHookPriority)) == 0 && worker->handoff == 0 &&
+      ((worker->tick + 1) & kFairness) != 0) {
     ++worker->tick;
     if (const Item newest = worker->deque.peek(); is_fiber(newest)) {
       const Item item = pop_item(worker);
@@ -455,12 +585,19 @@ WakeReason park(ThreadWorker* worker, Publish publish, void* argument, bool canc
 }
 
 void schedule(Fiber* fiber) {
-  RuntimeCore* runtime = fiber->home;
   set_state(fiber->task, TaskState::kReady);
   ThreadWorker* worker = current_worker();
-  if (worker != nullptr && worker->runtime == runtime) [[likely]] {
+  if (worker != nullptr && worker->runtime == fiber->home) [[likely]] {
     event(worker, TaskEvent::kWake, fiber->task->id);
     push_or_inject(worker, fiber);
+    notify_work(worker);
+    return;
+  }
+  RuntimeCore* runtime = runtime_of(fiber);
+  if (worker != nullptr && worker->runtime == runtime) {
+    event(worker, TaskEvent::kWake, fiber->task->id);
+    worker->hooks |= kHookPriority;
+    enqueue(worker, fiber);
     notify_work(worker);
     return;
   }
@@ -471,9 +608,8 @@ void schedule(Fiber* fiber) {
   const bool counts = !runtime->deterministic;
   if (counts)
     runtime->root.remote.fetch_add(1, std::memory_order_relaxed);  // The fiber's own ancestor is counted, too.
-  inject(runtime, fiber);
-  const std::uint64_t idle = runtime->lot.word().load(std::memory_order_seq_cst);
-  if (ParkingLot::sleepers(idle) > 0 && ParkingLot::searchers(idle) == 0) runtime->wake_one();
+  share(runtime, fiber);
+  wake_for_shared(runtime);
   if (counts) child_done(runtime, &runtime->root, nullptr);
 }
 
@@ -491,11 +627,10 @@ void yield_slow() {
   }
   Fiber* self = worker->fiber;
   TaskRecord* task = self->task;
-  if (!worker->runtime->deterministic && worker->handoff == 0) {
-    poll_events(worker->runtime);
-    worker->handoff = take_shared(worker);
-    if (worker->handoff == 0)
-      worker->handoff = worker->solo ? worker->deque.take_top<true>() : worker->deque.take_top<false>();
+  if (worker->runtime->deterministic) {
+    poll_point(worker);
+  } else if (worker->handoff == 0) {
+    worker->handoff = next_after_yield(worker, self);
     if (worker->handoff == 0) return;
   }
   set_state(task, TaskState::kReady);

@@ -262,5 +262,23 @@ TEST(Workers, DestructorCancelsWhatSleeps) {
   EXPECT_EQ(task.get(), ErrorCode::kCancelled);
 }
 
+// Contract: F-21. The latency of a program with few tasks is sampled as well: of each task from outside, and of the
+// first that a thread worker spawns.
+TEST(Workers, LatencyIsSampledForFewTasks) {
+  Runtime runtime({.worker_count = 1});
+  for (int i = 0; i < 3; ++i) runtime.spawn([] {}).get();
+  EXPECT_EQ(runtime.stats().sum.latency_samples, 3U);
+  runtime.run([] {
+    with_scope([](Nursery& scope) {
+      for (int i = 0; i < 5; ++i) scope.launch([] {});
+    });
+  });
+  const Stats stats = runtime.stats();
+  EXPECT_EQ(stats.sum.latency_samples, 5U) << "one more from outside, and the first of the five";
+  EXPECT_EQ(stats.sum.spawned, 9U);
+  EXPECT_EQ(stats.sum.completed, 9U);
+  EXPECT_GT(stats.sum.latency_average.count(), 0);
+}
+
 }  // namespace
 }  // namespace rota::fiber

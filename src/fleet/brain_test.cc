@@ -303,8 +303,9 @@ TEST(Brain, TimesOfAnAttemptAreThoseOfItsWorker) {
     std::int64_t started, ended;      // As reported, in seconds. The task is assigned at 100 and reported at 110.
     std::int64_t shown, shown_ended;  // As kept.
   };
-  for (const Case& each : {Case{102, 108, 102, 108}, Case{90, 95, 100, 100}, Case{120, 130, 110, 110},
-                           Case{105, 103, 105, 105}, Case{105, 0, 105, 110}, Case{0, 0, 0, 110}}) {
+  for (const Case& each :
+       {Case{102, 108, 102, 108}, Case{90, 95, 100, 105}, Case{120, 130, 100, 110}, Case{112, 115, 107, 110},
+        Case{50, 200, 100, 110}, Case{105, 103, 105, 105}, Case{105, 0, 105, 110}, Case{0, 0, 0, 110}}) {
     for (const AttemptEnd end : {AttemptEnd::kSucceeded, AttemptEnd::kFailed, AttemptEnd::kCancelled}) {
       SCOPED_TRACE(std::to_string(each.started) + " " + std::string(to_string(end)));
       Brain fresh;

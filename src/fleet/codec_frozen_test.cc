@@ -50,7 +50,8 @@ std::vector<std::string> one_of_each(std::index_sequence<I...>) {
   const auto add = [&lines]<std::size_t Index>(std::integral_constant<std::size_t, Index>) {
     std::variant_alternative_t<Index, Variant> value;
     Filler().fill(value);
-    lines.push_back(std::string(value.kName) + ' ' + testing_support::hex(testing_support::bytes_of(Variant(value))));
+    lines.push_back(std::string(value.kName) + ' ' +
+                    model::testing_support::hex(model::testing_support::bytes_of(Variant(value))));
   };
   (add(std::integral_constant<std::size_t, I>()), ...);
   return lines;

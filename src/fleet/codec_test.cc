@@ -14,10 +14,10 @@
 namespace rota::fleet {
 namespace {
 
-using testing_support::any_alternative;
-using testing_support::any_value;
-using testing_support::bytes_of;
-using testing_support::Choices;
+using model::testing_support::any_alternative;
+using model::testing_support::any_value;
+using model::testing_support::bytes_of;
+using model::testing_support::Choices;
 
 // --- The lists of fields are complete. ---
 
@@ -25,9 +25,9 @@ template <class... T>
 void expect_commands_listed(std::type_identity<std::variant<T...>>) {
   const auto check = []<class One>(std::type_identity<One>) {
     if constexpr (std::is_same_v<One, SetQuota>) {
-      testing_support::expect_no_member_between_fields<SetQuota>();
+      model::testing_support::expect_no_member_between_fields<SetQuota>();
     } else {
-      testing_support::expect_all_members_listed<One>();
+      model::testing_support::expect_all_members_listed<One>();
     }
   };
   (check(std::type_identity<T>()), ...);
@@ -35,10 +35,10 @@ void expect_commands_listed(std::type_identity<std::variant<T...>>) {
 
 TEST(FieldsTest, EveryMemberIsInItsList) {
   expect_commands_listed(std::type_identity<Command>());
-  testing_support::expect_all_listed(std::type_identity<Event>());
-  testing_support::expect_all_members_listed<Policy>();
-  testing_support::expect_all_members_listed<ElasticPolicy>();
-  testing_support::expect_all_members_listed<Reasoning>();
+  model::testing_support::expect_all_listed(std::type_identity<Event>());
+  model::testing_support::expect_all_members_listed<Policy>();
+  model::testing_support::expect_all_members_listed<ElasticPolicy>();
+  model::testing_support::expect_all_members_listed<Reasoning>();
 }
 
 // --- Both ways. ---

@@ -14,8 +14,8 @@
 namespace rota::fleet {
 namespace {
 
-using testing_support::any_alternative;
-using testing_support::Choices;
+using model::testing_support::any_alternative;
+using model::testing_support::Choices;
 
 // A record of every command, with events of every kind: some in one record, some alone, some records without.
 std::vector<Record> some_records() {
@@ -294,7 +294,7 @@ TEST(RecordTest, TheBytesAreFrozen) {
   record.post = {3, 4};
   std::string bytes;
   encode_record(record, first_chain(), bytes);
-  EXPECT_EQ(testing_support::hex(bytes),
+  EXPECT_EQ(model::testing_support::hex(bytes),
             "030102d00fd00f010118010000000000000002000000000000000300000000000000040000000000000000ccd706740943b53b2d98"
             "aae0276e5429");
 }

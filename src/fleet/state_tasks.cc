@@ -159,8 +159,9 @@ void State::keep_outcome(Task& task, TaskId id, const Command& cause) {
     extra(task).result = outcome.result;
   }
   if (!graph::is_terminal(task.state) || outcome.started_ns == 0) return;
-  task.started_ns = std::clamp(outcome.started_ns, task.assigned_ns, time_ns());
-  if (outcome.ended_ns != 0) task.ended_ns = std::clamp(outcome.ended_ns, task.started_ns, time_ns());
+  const auto [started_ns, ended_ns] = outcome.times_within(task.assigned_ns, time_ns());
+  task.started_ns = started_ns;
+  task.ended_ns = ended_ns;
 }
 
 void State::on(const TaskFailed& e, const Command& cause) {

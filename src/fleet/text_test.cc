@@ -13,9 +13,9 @@
 namespace rota::fleet {
 namespace {
 
-using testing_support::any_alternative;
-using testing_support::bytes_of;
-using testing_support::Choices;
+using model::testing_support::any_alternative;
+using model::testing_support::bytes_of;
+using model::testing_support::Choices;
 
 TEST(TextTest, ALineForEach) {
   TaskAssigned assigned;

@@ -157,6 +157,11 @@ Result<void> Host::Body::run() {
     fiber::with_scope([&](fiber::Nursery& scope) { serve(decider, scope); });
   } catch (const fiber::Cancelled&) {
     return ErrorCode::kCancelled;
+  } catch (const fiber::FiberError& error) {
+    // The scope takes no more tasks from the moment of a cancellation on, so a spawn may learn of it before a wait
+    // does.
+    if (error.code() != ErrorCode::kNurseryNotActive) throw;
+    return ErrorCode::kCancelled;
   }
   const sync::MutexLock lock(mutex);
   return std::move(failure);

@@ -309,6 +309,28 @@ TEST(Host, SnapshotsAndCompaction) {
   });
 }
 
+// F-9, L-1: a host that is cancelled at any moment ends as cancelled, whatever it was about to start.
+TEST(Host, CancelledAtAnyMoment) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    fiber::Runtime runtime({.worker_count = 2, .deterministic_seed = seed});
+    runtime.run([seed] {
+      ledger::MemoryLedger ledger;
+      bus::LocalBus bus;
+      fiber::with_scope([&](fiber::Nursery& nursery) {
+        Puppet puppet(bus, "w");
+        Running running(nursery, ledger, bus);
+        puppet.hello();
+        for (std::uint64_t i = 0; i < seed / 4; ++i) fiber::yield();
+        running.task.cancel();
+        try {
+          ASSERT_EQ(running.task.get().code(), ErrorCode::kCancelled) << "seed " << seed;
+        } catch (const fiber::Cancelled&) {  // It was cancelled before it started.
+        }
+      });
+    });
+  }
+}
+
 // A damaged ledger is refused before anything is decided.
 TEST(Host, RefusesADamagedLog) {
   fiber::Runtime runtime({.worker_count = 1});

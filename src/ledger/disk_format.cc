@@ -1,5 +1,7 @@
 #include "ledger/disk_format.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -31,6 +33,14 @@ std::uint64_t checksum(std::uint64_t index, std::string_view bytes) noexcept {
 }
 
 std::uint64_t Meta::sum() const noexcept { return Hasher().add(base).add(mark).add(relaxed).finish64(); }
+
+Result<void> refuse_empty(const std::string& path) {
+  struct stat found{};
+  if (::stat(path.c_str(), &found) != 0 || found.st_size != 0) return {};
+  return Error{ErrorCode::kCorrupt, path +
+                                        " has no bytes: what it held is lost. Restore a backup, or delete the file " +
+                                        "to start again without it"};
+}
 
 Result<bool> check_identity(Connection& connection) {
   ROTA_TRY_ASSIGN(const std::uint64_t tables, connection.number("SELECT count(*) FROM sqlite_schema"));

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "ledger/ledger.h"
@@ -43,6 +44,9 @@ struct SnapshotRow {
   std::uint64_t bytes = 0;
   std::uint64_t sum = 0;
 };
+
+// Corrupt if the file exists and has no bytes: a ledger gets its name when it is complete, so its contents were lost.
+Result<void> refuse_empty(const std::string& path);
 
 // True: a ledger that this version can read. False: the file is still empty. Errors: InvalidArgument for a database
 // that is not a ledger, Unsupported for a newer format, Corrupt if it is not a database.

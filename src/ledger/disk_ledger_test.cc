@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/prng.h"
+#include "ledger/disk_reader.h"
 #include "ledger/disk_testing.h"
 #include "ledger/fault_vfs.h"
 #include "ledger/sqlite_handle.h"
@@ -49,6 +50,20 @@ class DiskLedgerTest : public ::testing::Test {
 
 constexpr std::size_t kWalHeader = 32;
 constexpr std::size_t kFrame = 24 + 4096;
+
+// Contract: L-2. A ledger that lost all its bytes is refused, by the writer and by readers; it is not taken for a new
+// one.
+TEST_F(DiskLedgerTest, AnEmptyFileIsNotANewLedger) {
+  make_closed(3);
+  std::filesystem::resize_file(folder_ / "ledger", 0);
+  const Result<std::unique_ptr<DiskLedger>> opened = open();
+  ASSERT_EQ(opened.code(), ErrorCode::kCorrupt);
+  EXPECT_NE(opened.error().message.find("what it held is lost"), std::string::npos) << opened.error().message;
+  EXPECT_EQ(DiskReader::open(folder_ / "ledger").code(), ErrorCode::kCorrupt);
+  EXPECT_EQ(std::filesystem::file_size(folder_ / "ledger"), 0U) << "it was left as it is";
+  std::filesystem::remove(folder_ / "ledger");
+  EXPECT_TRUE(open().ok());
+}
 
 // ------------------------------------------------------------------------------------------------------- group commit
 

@@ -115,6 +115,7 @@ Result<void> DiskReader::check_log() const {
 }
 
 Result<DiskReader> DiskReader::open(const std::string& path) {
+  ROTA_TRY(detail::refuse_empty(path));
   DiskReader reader(path);
   ROTA_TRY(reader.check_log());
   ROTA_TRY(reader.refresh());

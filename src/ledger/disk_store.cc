@@ -53,6 +53,8 @@ Result<void> DiskStore::start() {
     return Error{ErrorCode::kCorrupt, options_.path + " is empty or missing, but " + options_.path +
                                           "-wal is not: the main file is lost. Restore a backup, or move both away"};
   }
+  // make_file() gives a file its name when it is complete, so nothing that Rota does leaves an empty one.
+  ROTA_TRY(refuse_empty(options_.path));
   if (empty_file(options_.path)) {
     if (tail.header_damaged || tail.middle_damaged) {
       ROTA_TRY_ASSIGN(const std::unique_ptr<Connection> lost,

@@ -2,6 +2,7 @@
 // command and on the screen.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -56,6 +57,20 @@ struct AttemptOutcome {
   ROTA_FIELDS(end, failure, final, batch, message, result, started_ns, ended_ns, cpu_us, max_rss_bytes, log_path,
               reused, cache_note)
   friend auto operator<=>(const AttemptOutcome&, const AttemptOutcome&) = default;
+
+  // The times of the attempt, moved into the period from its assignment to its report. The clocks of two machines
+  // differ, and a clock may be set back; the duration is right nevertheless, so it is kept as far as the period allows.
+  struct Times {
+    std::int64_t started_ns = 0;
+    std::int64_t ended_ns = 0;
+  };
+  // REQUIRES: started_ns != 0, from_ns <= to_ns.
+  [[nodiscard]] Times times_within(std::int64_t from_ns, std::int64_t to_ns) const {
+    if (ended_ns == 0) return {std::clamp(started_ns, from_ns, to_ns), to_ns};
+    const std::int64_t run_ns = std::clamp<std::int64_t>(ended_ns - started_ns, 0, to_ns - from_ns);
+    const std::int64_t start_ns = std::clamp(started_ns, from_ns, to_ns - run_ns);
+    return {start_ns, start_ns + run_ns};
+  }
 };
 
 }  // namespace rota::model

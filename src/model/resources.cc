@@ -124,7 +124,8 @@ DeviceSet Resources::all_devices() const {
 }
 
 bool Resources::fits(const ResourceUse& held, const ResourceUse& used) const {
-  return Amounts::fits(held, used) && (held.devices & ~all_devices()) == 0 && (held.devices & used.devices) == 0;
+  return Amounts::fits(held, used) && held.gpus + used.gpus <= static_cast<std::int64_t>(gpus.size()) &&
+         (held.devices & ~all_devices()) == 0 && (held.devices & used.devices) == 0;
 }
 
 std::int64_t Resources::count(const ResourceRequest& request, const ResourceUse& used) const {

@@ -82,6 +82,11 @@ Result<void> Engine::run(bus::WorkerEnd& bus, const Surroundings& surroundings) 
     fiber::with_scope([&](fiber::Nursery& nursery) { serve(bus, nursery); });
   } catch (const fiber::Cancelled&) {
     return ErrorCode::kCancelled;
+  } catch (const fiber::FiberError& error) {
+    // The scope takes no more tasks from the moment of a cancellation on, so a spawn may learn of it before a wait
+    // does.
+    if (error.code() != ErrorCode::kNurseryNotActive) throw;
+    return ErrorCode::kCancelled;
   }
   return {};
 }

@@ -85,7 +85,7 @@ void LastLine::feed(std::string_view bytes) {
   while (!bytes.empty()) {
     const std::size_t end = bytes.find('\n');
     const std::string_view piece = bytes.substr(0, end);
-    const std::size_t room = kLongest - current_.size();
+    const std::size_t room = longest_ - current_.size();
     if (piece.size() > room) current_too_long_ = true;
     current_ += piece.substr(0, room);
     if (end == std::string_view::npos) return;

@@ -56,15 +56,17 @@ class KeptOutput {
 // Remembers the last line of a stream that is not empty.
 class LastLine {
  public:
-  static constexpr std::size_t kLongest = 64 * 1024;
+  // Keeps a line of up to `longest` bytes.
+  explicit LastLine(std::size_t longest) : longest_(longest) {}
   void feed(std::string_view bytes);
-  // Without its line end. Empty if there was none, or if it was longer than kLongest.
+  // Without its line end. Empty if there was none, or if it was too long.
   [[nodiscard]] std::string_view line() const;
   [[nodiscard]] bool too_long() const { return current_.empty() ? last_too_long_ : current_too_long_; }
 
  private:
+  std::size_t longest_;
   std::string last_;
-  std::string current_;  // The line in progress, up to kLongest bytes.
+  std::string current_;  // The line in progress, up to longest_ bytes.
   bool last_too_long_ = false;
   bool current_too_long_ = false;
 };

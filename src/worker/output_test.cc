@@ -70,8 +70,9 @@ TEST(KeptOutput, DiskTrouble) {
 }
 
 TEST(LastLine, OfWhatIsNotEmpty) {
+  constexpr std::size_t kLongest = 1000;
   const auto last = [](std::initializer_list<std::string_view> pieces) {
-    LastLine line;
+    LastLine line(kLongest);
     for (const std::string_view piece : pieces) line.feed(piece);
     return std::string(line.line());
   };
@@ -80,12 +81,12 @@ TEST(LastLine, OfWhatIsNotEmpty) {
   EXPECT_EQ(last({"one\ntw", "o"}), "two");
   EXPECT_EQ(last({"one\n", "\n\r\n"}), "one");
   EXPECT_EQ(last({"one\r\n"}), "one");
-  const std::string large(LastLine::kLongest + 1, 'x');
+  const std::string large(kLongest + 1, 'x');
   EXPECT_EQ(last({large}), "");
   EXPECT_EQ(last({large, "\n"}), "");
   EXPECT_EQ(last({large, "\nshort\n"}), "short");
   EXPECT_EQ(last({"short\n", large}), "");
-  EXPECT_EQ(last({std::string(LastLine::kLongest, 'x'), "\n"}).size(), LastLine::kLongest);
+  EXPECT_EQ(last({std::string(kLongest, 'x'), "\n"}).size(), kLongest);
 }
 
 }  // namespace

@@ -50,7 +50,10 @@ std::string device_list(model::DeviceSet devices) {
 
 // The pipes of a program, and what is read from them.
 struct ProgramRun::Streams {
-  Streams(std::string path, std::uint64_t limit) : kept(std::move(path), limit) {}
+  static constexpr std::size_t kErrorBytes = 4096;  // Of the last line of stderr, for the failure's message.
+
+  Streams(std::string path, std::uint64_t limit, std::size_t result_bytes)
+      : kept(std::move(path), limit), last_out(result_bytes), last_err(kErrorBytes) {}
 
   ProgramPipe pipes[3];  // By tag.
   KeptOutput kept;
@@ -278,6 +281,12 @@ Result<std::string> ProgramRun::read_result(const LastLine& last_line, bool* fil
   if (file.fd < 0 && *file_found) {
     return Error{ErrorCode::kInvalidArgument, "$ROTA_RESULT cannot be read; it must be a regular file with JSON in it"};
   }
+  if (last_line.too_long()) {
+    return Error{ErrorCode::kTooLarge, "the last line of its output, which is the task's result, has more than " +
+                                           std::to_string(place_.result_bytes) +
+                                           " bytes. Print a shorter line at the end, or write a large result to a " +
+                                           "file of your own and print its path"};
+  }
   const std::string_view last = last_line.line();
   if (last.empty()) return std::string("null");
   return check_json(last).ok() ? std::string(last) : json_string(last);
@@ -298,7 +307,8 @@ void ProgramRun::describe(const ProcessEnd& end, const ProcessSpec& spec, model:
 Result<AttemptResult> ProgramRun::run() {
   ROTA_TRY_ASSIGN(const ProcessSpec spec, process_spec());
   const std::int64_t output_bytes = request_.spec.program->limits.output_bytes;
-  Streams streams(path_of(".log"), output_bytes > 0 ? static_cast<std::uint64_t>(output_bytes) : place_.output_bytes);
+  Streams streams(path_of(".log"), output_bytes > 0 ? static_cast<std::uint64_t>(output_bytes) : place_.output_bytes,
+                  place_.result_bytes);
   ROTA_TRY(launch(spec, streams));
   const Result<ProcessEnd> end = serve(streams);
   const KeptOutput::Summary output = streams.kept.finish();

@@ -94,6 +94,14 @@ TEST(Program, BadResults) {
     end = bench.end(script("seq 100 > $ROTA_RESULT"));
     EXPECT_FALSE(succeeded(end));
     EXPECT_TRUE(contains(end.message, "has 292 bytes; at most 100")) << end.message;
+    // Contract: Y-9. The last line as a result: all of it, or a failure; never null.
+    end = bench.end(script("printf '%0100d\\n' 0"));
+    EXPECT_EQ(end.result, '"' + std::string(100, '0') + '"') << end.message;
+    end = bench.end(script("printf '%0101d\\n' 0"));
+    EXPECT_FALSE(succeeded(end));
+    EXPECT_TRUE(contains(end.message, "the task's result, has more than 100 bytes")) << end.message;
+    end = bench.end(script("printf '%0101d' 0; printf '\\n7\\n'"));
+    EXPECT_EQ(end.result, "7");
     end = bench.end(script("ln -s /etc/hostname $ROTA_RESULT"));
     EXPECT_FALSE(succeeded(end));
     end = bench.end(

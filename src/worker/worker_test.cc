@@ -116,6 +116,10 @@ TEST(Worker, HandlerFailures) {
           large.resources.gpus = 1;
           large.resources.devices = 4;
           failed(large, "gpu 2");
+          large.resources.gpus = 3;
+          large.resources.devices = 0;
+          large.id = first_attempt(13);
+          failed(large, "the task needs cpu 1, gpu 3; this worker has only cpu 2");
           large = handler_task(10, "text");
           large.resources.named = {{"licence", 1}};
           failed(large, "the task needs cpu 1, licence 1; this worker has only cpu 2");

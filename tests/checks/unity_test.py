@@ -32,7 +32,8 @@ class UnityTest(CheckCase):
         for declaration in ("int same(int x) { return x; }", "struct same {};", "enum class same { kOne };",
                             "using same = std::vector<int>;", "constexpr int same = 7;", "const std::map<int, int> same{{1, 2}};",
                             "std::function<void(int)> same(const std::string& text);", "template <typename T>\nT same(T x);",
-                            "std::string_view same[] = {};", "std::atomic<int> same;"):
+                            "std::string_view same[] = {};", "std::atomic<int> same;",
+                            "[[gnu::noinline, maybe_unused]] int same(int x) { return x; }"):
             with self.subTest(declaration=declaration):
                 one, other = HELPER.format(declaration, "a"), HELPER.format("int same(char x);", "b")
                 self.assertEqual(self.groups({"a.cc": one, "b.cc": other}), [["a.cc"], ["b.cc"]])

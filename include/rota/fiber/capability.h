@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "rota/fiber/budget.h"
+#include "rota/fiber/state.h"
 
 namespace rota::fiber {
 
@@ -40,13 +41,15 @@ struct Capabilities {
   std::optional<CapChannel> channel{};
 };
 
-// The budget and capabilities of a new task: nursery.spawn(Grant{...}, f).
+// The budget, capabilities and priority of a new task: nursery.spawn(Grant{...}, f).
 struct Grant {
   // None: the default; for a holder of CapSpawn, with as many additional spawns as it may have tasks. Limited by what
   // the pool has.
   std::optional<Budget> budget{};
   // None: as the profile says. If set, even to an empty list: exactly these.
   std::optional<Capabilities> capabilities{};
+  // None: the spawner's; normal for a task from outside. In every profile.
+  std::optional<Priority> priority{};
 };
 
 }  // namespace rota::fiber

@@ -25,6 +25,7 @@
 #include <chrono>
 #include <cstddef>
 #include <iterator>
+#include <new>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -40,7 +41,11 @@ namespace detail {
 [[nodiscard]] constexpr ErrorCode code_of(ChannelStatus status) {
   return status == ChannelStatus::kClosed       ? ErrorCode::kClosed
          : status == ChannelStatus::kWouldBlock ? ErrorCode::kWouldBlock
-                                                : ErrorCode::kTimeout;
+         : status == ChannelStatus::kTimeout    ? ErrorCode::kTimeout
+                                                : ErrorCode::kCancelled;
+}
+[[nodiscard]] inline ErrorCode code_of_nothrow(ChannelStatus status) {
+  return status == ChannelStatus::kCancelled ? cancel_code() : code_of(status);
 }
 }  // namespace detail
 
@@ -87,7 +92,28 @@ class Channel {
     return value;
   }
 
-  // The same within a limit. Errors: Timeout, Closed.
+  // The same without exceptions, which matters when many waiting tasks are cancelled together. Errors: Closed;
+  // Cancelled, or BudgetExhausted if that is why. (OutsideRuntime, and what T's move throws, is still thrown.)
+  Result<void> send(T&& value, std::nothrow_t) const {
+    const detail::ChannelStatus status =
+        detail::channel_send(core_, std::addressof(value), nullptr, detail::Leave::kReturn);
+    if (status != detail::ChannelStatus::kDone) return detail::code_of_nothrow(status);
+    return {};
+  }
+  Result<void> send(const T& value, std::nothrow_t tag) const
+    requires std::is_copy_constructible_v<T>
+  {
+    T copy(value);
+    return send(std::move(copy), tag);
+  }
+  [[nodiscard]] Result<T> receive(std::nothrow_t) const {
+    std::optional<T> value;
+    const detail::ChannelStatus status = detail::channel_receive(core_, &value, nullptr, detail::Leave::kReturn);
+    if (status != detail::ChannelStatus::kDone) return detail::code_of_nothrow(status);
+    return std::move(*value);
+  }
+
+  // The same within a limit. Errors: Timeout, Closed; these throw Cancelled.
   Result<void> send_for(T&& value, std::chrono::nanoseconds limit) const {
     const detail::ChannelStatus status = detail::channel_send(core_, std::addressof(value), &limit);
     if (status != detail::ChannelStatus::kDone) return detail::code_of(status);
@@ -98,6 +124,19 @@ class Channel {
   {
     T copy(value);
     return send_for(std::move(copy), limit);
+  }
+  // Within a limit and without exceptions. Errors: Timeout, Closed, Cancelled, BudgetExhausted.
+  Result<void> send_for(T&& value, std::chrono::nanoseconds limit, std::nothrow_t) const {
+    const detail::ChannelStatus status =
+        detail::channel_send(core_, std::addressof(value), &limit, detail::Leave::kReturn);
+    if (status != detail::ChannelStatus::kDone) return detail::code_of_nothrow(status);
+    return {};
+  }
+  [[nodiscard]] Result<T> receive_for(std::chrono::nanoseconds limit, std::nothrow_t) const {
+    std::optional<T> value;
+    const detail::ChannelStatus status = detail::channel_receive(core_, &value, &limit, detail::Leave::kReturn);
+    if (status != detail::ChannelStatus::kDone) return detail::code_of_nothrow(status);
+    return std::move(*value);
   }
   Result<T> receive_for(std::chrono::nanoseconds limit) const {
     std::optional<T> value;

@@ -7,7 +7,8 @@
 //
 // rota_meter(target) in CMake makes the compiler insert the ticks into a whole target; see docs/metering.md.
 //
-// In an unmetered runtime (profiles `core` and `open`) and outside of tasks, all of this is allowed and has no effect.
+// In an unmetered runtime (profiles `core` and `open`) tick() is only a cancellation point, and everything else here is
+// allowed and has no effect; the same holds for all of it outside of tasks.
 #pragma once
 
 #include <cstddef>
@@ -48,7 +49,9 @@ class BudgetExhausted : public Cancelled {
 // and waits here (F-11). Throws Cancelled if the task is cancelled, BudgetExhausted if its budget was the reason.
 [[gnu::always_inline]] inline void tick(std::uint32_t ops = 1) {
   if constexpr (ROTA_METERED) return detail::tick_called(ops);
-  if (!detail::tick_quickly(detail::current_worker(), ops)) [[unlikely]]
+  detail::ThreadWorker* worker = detail::current_worker();
+  if (!detail::is_metered(worker)) return detail::tick_unmetered();
+  if (!detail::tick_quickly(worker, ops)) [[unlikely]]
     detail::tick_slow(ops);
 }
 

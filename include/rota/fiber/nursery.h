@@ -9,6 +9,9 @@
 // No task outlives its nursery, on any path. The first child that fails cancels the others. If the body throws, all
 // children are cancelled and waited for, and then the exception propagates. A nursery lives on the stack of the fiber
 // that opened it; any task may spawn into it while it is open.
+//
+// The scope waits after its body has returned, and so after the body's own variables are destroyed: what tasks refer to
+// is declared before the scope. Debug builds find tasks that break this rule (detail/body_check.h).
 #pragma once
 
 #include <chrono>
@@ -21,6 +24,7 @@
 #include "rota/fiber/budget.h"
 #include "rota/fiber/cancel.h"
 #include "rota/fiber/capability.h"
+#include "rota/fiber/detail/body_check.h"
 #include "rota/fiber/detail/charge.h"
 #include "rota/fiber/detail/core.h"
 #include "rota/fiber/meter.h"
@@ -49,6 +53,10 @@ void open_metered(ThreadWorker* worker, NurseryCore* core, const NurseryOptions&
 std::shared_ptr<SupervisorState> supervise(NurseryCore* nursery);
 PoolAudit pool_audit(NurseryCore* nursery);
 void sample_spawn(TaskRecord* record);
+// Queues a task whose id has a priority.
+void queue_prioritized(ThreadWorker* worker, TaskRecord* record);
+CancelToken token_of_scope(NurseryCore* core);
+CancelToken token_of_handle(TaskRecord* task);
 
 // Sets the owner of the scope. It becomes a scope when fiber->scope points to it.
 [[gnu::always_inline]] inline void describe_scope(NurseryCore* core, Fiber* fiber) {
@@ -64,8 +72,10 @@ void sample_spawn(TaskRecord* record);
     throw_outside_runtime("a nursery");
   describe_scope(core, worker->fiber);
   worker->fiber->scope = core;
-  if ((worker->hooks & ~kHookMeter) != 0) [[unlikely]]
-    open_slow(worker, core);
+  if (worker->hooks != 0) [[unlikely]] {
+    // In a metered runtime every 256th scope yields.
+    if ((++worker->scopes & 255) == 0 || worker->hooks != kHookMeter) open_slow(worker, core);
+  }
 }
 
 template <class T>
@@ -92,6 +102,11 @@ template <class R>
       if (Result<void> refused = spawn_check(worker, core, record, grant); !refused.ok()) {
         return {nullptr, std::move(refused)};
       }
+      worker = current_worker();  // It may have yielded.
+      if ((record->id >> TaskRecord::kPriorityShift & 3U) != 0) {
+        queue_prioritized(worker, record);
+        return {record, {}};
+      }
     }
   }
   if ((record->id & 63) == 0) [[unlikely]]
@@ -106,6 +121,32 @@ void open_called(NurseryCore* core);
 [[nodiscard]] void* allocate_called(std::size_t bytes);
 [[nodiscard]] Result<void> start_called(NurseryCore* core, TaskRecord* record, const Grant* grant);
 }  // namespace detail
+
+// A view of a scope: of a nursery, or of the runtime's root, which has no parent. Valid while the scope is open, so a
+// task may use it for every scope around it.
+class Scope {
+ public:
+  explicit Scope(detail::NurseryCore* core) : core_(core) {}
+  // The next scope outwards: of the same task, or the nursery that its task belongs to. None for the root.
+  [[nodiscard]] std::optional<Scope> parent() const;
+  // The time on the runtime's clock (now()) at which this scope is cancelled: its own deadline, or an earlier one
+  // around it.
+  [[nodiscard]] std::optional<std::chrono::nanoseconds> deadline() const;
+  // Cancelled when this scope is, for whatever reason; never if it closes normally.
+  [[nodiscard]] CancelToken token() const;
+  [[nodiscard]] NurseryState state() const { return core_->state.load(std::memory_order_acquire); }
+  [[nodiscard]] CancelReason cancel_reason() const { return core_->cancel.load(std::memory_order_acquire); }
+  // The task that opened it; 0 for the root.
+  [[nodiscard]] std::uint64_t owner_id() const { return core_->owner_task == nullptr ? 0 : core_->owner_task->id; }
+  bool operator==(const Scope& other) const { return core_ == other.core_; }
+
+ private:
+  detail::NurseryCore* core_;
+};
+
+// The innermost scope that the current task has opened, or else the one that it belongs to. REQUIRES: in a task.
+[[nodiscard]] Scope current_scope();
+[[nodiscard]] Priority current_priority();
 
 class Nursery {
  public:
@@ -224,6 +265,11 @@ class Nursery {
 
   [[nodiscard]] NurseryState state() const { return core_.state.load(std::memory_order_acquire); }
   [[nodiscard]] CancelReason cancel_reason() const { return core_.cancel.load(std::memory_order_acquire); }
+  // The surrounding scope, the earliest deadline of this and the surrounding ones, and a token that is cancelled when
+  // this scope is. See Scope.
+  [[nodiscard]] std::optional<Scope> parent() { return Scope(&core_).parent(); }
+  [[nodiscard]] std::optional<std::chrono::nanoseconds> deadline() { return Scope(&core_).deadline(); }
+  [[nodiscard]] CancelToken token() { return Scope(&core_).token(); }
   // For other parts of the runtime.
   detail::NurseryCore* core() { return &core_; }
 
@@ -237,7 +283,7 @@ class Nursery {
   [[gnu::always_inline]] detail::ErrorOr<detail::ResultRecord<T>*> make(F&& f, std::uint8_t flags,
                                                                         const Grant* grant = nullptr) {
     using namespace detail;
-    using R = ClosureRecord<std::decay_t<F>, T>;
+    using R = ClosureRecord<ClosureOf<std::decay_t<F>>, T>;
     if constexpr (ROTA_METERED) {
       R* record = ::new (allocate_called(sizeof(R))) R(std::forward<F>(f), flags);
       if (Result<void> refused = start_called(&core_, record, grant); !refused.ok()) {
@@ -249,6 +295,7 @@ class Nursery {
       if (worker == nullptr) [[unlikely]]
         throw_outside_runtime("spawn()");
       R* record = ::new (static_cast<void*>(allocate_record<R>(worker))) R(std::forward<F>(f), flags);
+      if constexpr (kIsWatched<std::decay_t<F>>) record->closure.watch(&core_);
       return start_record<ResultRecord<T>>(worker, &core_, record, grant);
     }
   }
@@ -282,10 +329,10 @@ auto with_scope(F&& body) -> std::invoke_result_t<F, Nursery&> {
   } holder;
   try {
     if constexpr (std::is_void_v<T>) {
-      std::forward<F>(body)(holder.nursery);
+      detail::call_body(std::forward<F>(body), holder.nursery);
       holder.nursery.finish();
     } else {
-      T value = std::forward<F>(body)(holder.nursery);
+      T value = detail::call_body(std::forward<F>(body), holder.nursery);
       holder.nursery.finish();
       return value;
     }
@@ -306,10 +353,10 @@ auto with_scope(const NurseryOptions& options, F&& body) -> std::invoke_result_t
   };
   try {
     if constexpr (std::is_void_v<T>) {
-      std::forward<F>(body)(nursery);
+      detail::call_body(std::forward<F>(body), nursery);
       finish();
     } else {
-      T value = std::forward<F>(body)(nursery);
+      T value = detail::call_body(std::forward<F>(body), nursery);
       finish();
       return value;
     }
@@ -340,10 +387,10 @@ auto with_deadline(std::chrono::nanoseconds duration, F&& body) {
     detail::throw_close(std::move(closed).take_error(), nursery.core());
   };
   if constexpr (std::is_void_v<T>) {
-    return finish([&] { std::forward<F>(body)(nursery); });
+    return finish([&] { detail::call_body(std::forward<F>(body), nursery); });
   } else {
     std::optional<T> value;
-    if (!finish([&] { value.emplace(std::forward<F>(body)(nursery)); })) value.reset();
+    if (!finish([&] { value.emplace(detail::call_body(std::forward<F>(body), nursery)); })) value.reset();
     return value;
   }
 }

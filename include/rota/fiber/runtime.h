@@ -27,7 +27,8 @@ struct WorkerStats {
   std::uint64_t parks = 0;
   std::chrono::nanoseconds park_time{0};
   std::uint64_t budget_exhaustions = 0;
-  // Time from ready to running, for a sample of the tasks (one in 64).
+  // Time from ready to running, for a sample of the tasks: those from outside, and of those that a thread worker spawns
+  // the first and every 64th.
   std::uint64_t latency_samples = 0;
   std::chrono::nanoseconds latency_average{0};
   std::chrono::nanoseconds latency_p99{0};  // Upper end of its power-of-two bucket.
@@ -100,6 +101,11 @@ class Runtime {
     ROTA_TRY(submit(record, false));
     return Task<T>(record);
   }
+
+  // Whether a thread worker (of 0 to worker_count - 1), or all of them, may steal; while the runtime runs. What is in
+  // its own deque others may still steal. FailedPrecondition if Config::enable_stealing is off.
+  Result<void> set_stealing(std::size_t worker, bool enabled);
+  Result<void> set_stealing(bool enabled);
 
   // Waits until nothing runs, then stops the thread workers. Further spawns are refused. Idempotent.
   void shutdown();

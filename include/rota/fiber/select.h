@@ -11,17 +11,21 @@
 // A closed channel is ready: a receive gets no value, a send does not happen. The handler of a send may omit the bool;
 // then a closed channel throws FiberError(Closed). A case whose channel was moved from is never performed.
 //
-// It is a cancellation point and needs a task, like send() and receive(); it costs one channel operation.
+// It is a cancellation point and needs a task, like send() and receive(); it costs one channel operation. With
+// std::nothrow as its first argument it returns a Result, with Cancelled or BudgetExhausted instead of an exception.
 #pragma once
 
 #include <array>
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <new>
 #include <optional>
 #include <type_traits>
 #include <utility>
+#include <variant>
 
+#include "rota/fiber/cancel.h"
 #include "rota/fiber/channel.h"
 
 namespace rota::fiber {
@@ -60,6 +64,23 @@ struct SendCase {
   }
 };
 
+// The case that is performed when a token is cancelled: its channel is closed then.
+template <class F>
+struct TokenCase {
+  CancelToken token;
+  F handler;
+  std::optional<std::monostate> nothing{};
+
+  SelectCase plain() { return {.channel = token.done_channel(), .value = &nothing}; }
+  void happened(const SelectCase&) {
+    if constexpr (std::is_invocable_v<F&, CancelReason>) {
+      std::invoke(handler, token.reason());
+    } else {
+      std::invoke(handler);
+    }
+  }
+};
+
 // The case that is performed when no other one is in time.
 template <class F>
 struct TimeoutCase {
@@ -88,6 +109,12 @@ template <class T, class F = detail::DoNothing>
 [[nodiscard]] auto on_send(const Channel<T>& channel, std::type_identity_t<T> value, F handler = {}) {
   return detail::SendCase<T, F>{channel.core(), std::move(value), std::move(handler)};
 }
+// The handler gets the reason, or nothing.
+template <class F = detail::DoNothing>
+  requires(std::is_invocable_v<F&> || std::is_invocable_v<F&, CancelReason>)
+[[nodiscard]] auto on_cancelled(const CancelToken& token, F handler = {}) {
+  return detail::TokenCase<F>{token, std::move(handler)};
+}
 // At most one of these two per select().
 template <class F = detail::DoNothing>
 [[nodiscard]] auto after(std::chrono::nanoseconds limit, F handler = {}) {
@@ -98,8 +125,11 @@ template <class F = detail::DoNothing>
   return detail::TimeoutCase<F>{std::chrono::nanoseconds(0), std::move(handler)};
 }
 
+namespace detail {
+
+// The index of the performed case, or kCancelledCase.
 template <class... Cases>
-std::size_t select(Cases... cases) {
+std::size_t select_and_run(Leave leave, Cases&... cases) {
   constexpr std::size_t kCount = sizeof...(Cases);
   constexpr std::size_t kTimeouts = (std::size_t{0} + ... + (detail::kIsTimeout<Cases> ? 1 : 0));
   static_assert(kCount > 0, "a select needs a case");
@@ -116,13 +146,28 @@ std::size_t select(Cases... cases) {
     ++at;
   };
   (look(cases), ...);
-  std::size_t chosen = detail::select_case(plain.data(), kCount, limit ? &*limit : nullptr);
+  std::size_t chosen = detail::select_case(plain.data(), kCount, limit ? &*limit : nullptr, leave);
+  if (chosen == detail::kCancelledCase) return chosen;
   if (chosen == detail::kNoCase) chosen = timeout_at;
   at = 0;
   const auto run = [&](auto& it) {
     if (at++ == chosen) it.happened(plain[chosen]);
   };
   (run(cases), ...);
+  return chosen;
+}
+
+}  // namespace detail
+
+template <class... Cases>
+  requires(!(std::is_same_v<Cases, std::nothrow_t> || ...))
+std::size_t select(Cases... cases) {
+  return detail::select_and_run(detail::Leave::kThrow, cases...);
+}
+template <class... Cases>
+Result<std::size_t> select(std::nothrow_t, Cases... cases) {
+  const std::size_t chosen = detail::select_and_run(detail::Leave::kReturn, cases...);
+  if (chosen == detail::kCancelledCase) return detail::cancel_code();
   return chosen;
 }
 

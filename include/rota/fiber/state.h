@@ -58,8 +58,18 @@ enum class CancelReason : std::uint8_t {
   kFailure,   // A sibling failed, or the nursery's body threw.
 };
 
+// Of a task (F-18): the queues hand out tasks of high priority before all others, and those of low priority when there
+// are no others. A running task is not interrupted. Low ones do not starve: each thread worker takes one at every 64th
+// step. A child has its parent's priority unless its Grant says otherwise.
+enum class Priority : std::uint8_t { kNormal, kHigh, kLow };
+
+// Where a task runs. Every task of this runtime shares the processor's cores with the others.
+enum class Tenancy : std::uint8_t { kCpuParallel };
+
 std::string_view to_string(TaskState state);
 std::string_view to_string(NurseryState state);
 std::string_view to_string(CancelReason reason);
+std::string_view to_string(Priority priority);
+std::string_view to_string(Tenancy tenancy);  // "CPU_Parallel".
 
 }  // namespace rota::fiber

@@ -33,13 +33,15 @@ class Mutex {
   Mutex& operator=(const Mutex&) = delete;
 
   void lock();
+  // Returns Cancelled instead of throwing it; then the mutex is not locked.
+  [[nodiscard]] Result<void> lock(std::nothrow_t);
   [[nodiscard]] bool try_lock();
   // False if it could not be locked within `limit`.
   [[nodiscard]] bool try_lock_for(std::chrono::nanoseconds limit);
   void unlock();
 
  private:
-  bool acquire(const std::chrono::nanoseconds* limit);
+  detail::WakeReason acquire(const std::chrono::nanoseconds* limit);
 
   detail::SpinLock guard_;
   detail::WaitQueue waiting_;  // Invariant: empty while owner_ is 0.
@@ -57,6 +59,8 @@ class Semaphore {
   Semaphore& operator=(const Semaphore&) = delete;
 
   void acquire();
+  // Returns Cancelled instead of throwing it; then no permit was taken.
+  [[nodiscard]] Result<void> acquire(std::nothrow_t);
   [[nodiscard]] bool try_acquire();
   [[nodiscard]] bool try_acquire_for(std::chrono::nanoseconds limit);
   // Misuse if there would be more than the maximum.
@@ -65,7 +69,7 @@ class Semaphore {
   [[nodiscard]] std::uint64_t available() const;
 
  private:
-  bool take(const std::chrono::nanoseconds* limit);
+  detail::WakeReason take(const std::chrono::nanoseconds* limit);
 
   mutable detail::SpinLock guard_;
   detail::WaitQueue waiting_;  // Invariant: empty while there are permits.
@@ -91,7 +95,7 @@ class Event {
   [[nodiscard]] bool wait_for(std::chrono::nanoseconds limit);
 
  private:
-  bool await(const std::chrono::nanoseconds* limit);
+  detail::WakeReason await(const std::chrono::nanoseconds* limit);
 
   mutable detail::SpinLock guard_;
   detail::WaitQueue waiting_;  // Invariant: empty while it is set.
@@ -112,10 +116,12 @@ class WaitGroup {
   void done(std::uint64_t count = 1);
   [[nodiscard]] std::uint64_t count() const;
   void wait();
+  // Returns Cancelled instead of throwing it.
+  Result<void> wait(std::nothrow_t);
   [[nodiscard]] bool wait_for(std::chrono::nanoseconds limit);
 
  private:
-  bool await(const std::chrono::nanoseconds* limit);
+  detail::WakeReason await(const std::chrono::nanoseconds* limit);
 
   mutable detail::SpinLock guard_;
   detail::WaitQueue waiting_;  // Invariant: empty while the count is 0.

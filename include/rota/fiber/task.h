@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "rota/fiber/cancel.h"
 #include "rota/fiber/detail/charge.h"
 #include "rota/fiber/detail/core.h"
 #include "rota/fiber/error.h"
@@ -45,6 +46,11 @@ struct ResultRecord : TaskRecord {
 
 // Waits until `record` is terminal. False if the time ran out. Throws Cancelled if the waiter is cancelled.
 bool join_slow(TaskRecord* record, const std::chrono::nanoseconds* timeout);
+// The same without a limit; returns Cancelled instead of throwing it.
+Result<void> join_nothrow(TaskRecord* record);
+// The error of a record that ended without a result; frees it.
+Error take_failure(TaskRecord* record, std::exception_ptr* slot);
+CancelToken token_of_handle(TaskRecord* task);
 // Runs and finishes a task that needs the slow path: cancelled, sampled, traced or metered.
 void run_in_place_slow(ThreadWorker* worker, TaskRecord* record);
 // Finishes a task that needs the slow path: failed, cancelled, registered, or shared with a waiter.
@@ -73,10 +79,16 @@ void throw_no_task();
   Fiber* fiber = worker->fiber;
   TaskRecord* outer = fiber->task;
   fiber->task = record;
+#if ROTA_DASSERTS_ENABLED
+  BodyFrame* bodies = fiber->bodies;
+#endif
   set_state(record, TaskState::kRunning);
   record->act(record, Action::kRun);
   worker = current_worker();
   fiber->task = outer;
+#if ROTA_DASSERTS_ENABLED
+  fiber->bodies = bodies;  // Also if the task was left without unwinding.
+#endif
   if ((record->flags & kUnusual) != 0 || !record->plain_entry()) [[unlikely]] {
     finish_task(worker, record);
     worker = current_worker();
@@ -231,6 +243,27 @@ class [[nodiscard]] Task {
       detail::throw_no_task();
     detail::join(record_);
   }
+  // The same; returns Cancelled instead of throwing it if the caller is cancelled.
+  [[nodiscard]] Result<void> wait(std::nothrow_t) {
+    if (record_ == nullptr) return ErrorCode::kFailedPrecondition;
+    return detail::join_nothrow(record_);
+  }
+  // get() without exceptions: the result; or the error of the task (its code if it is a FiberError, otherwise Internal
+  // with its message); or Cancelled if the caller is cancelled, and then the handle keeps the task.
+  [[nodiscard]] Result<T> get(std::nothrow_t) {
+    if (record_ == nullptr) return ErrorCode::kFailedPrecondition;
+    if (Result<void> ended = detail::join_nothrow(record_); !ended.ok()) return std::move(ended).take_error();
+    if (record_->flags != 0 && record_->state.load(std::memory_order_relaxed) != TaskState::kCompleted) {
+      detail::ResultRecord<T>* record = std::exchange(record_, nullptr);
+      return detail::take_failure(record, &record->error);
+    }
+    if constexpr (std::is_void_v<T>) {
+      take();
+      return {};
+    } else {
+      return take();
+    }
+  }
   // False if the task has not ended within `duration`.
   [[nodiscard]] bool wait_for(std::chrono::nanoseconds duration) {
     if (record_ == nullptr) [[unlikely]]
@@ -260,6 +293,17 @@ class [[nodiscard]] Task {
   [[nodiscard]] TaskState state() const {
     return record_ == nullptr ? TaskState::kNew : detail::observed_state(record_);
   }
+  // A token that is cancelled when the task, or a scope around it, is; the one that the task itself gets from
+  // current_token(). Of a task that has ended: cancelled if the task was. From any thread.
+  [[nodiscard]] CancelToken cancel_token() const {
+    if (record_ == nullptr) detail::throw_no_task();
+    return detail::token_of_handle(record_);
+  }
+  [[nodiscard]] Priority priority() const {
+    return record_ == nullptr ? Priority::kNormal
+                              : static_cast<Priority>(record_->id >> detail::TaskRecord::kPriorityShift & 3U);
+  }
+  [[nodiscard]] Tenancy tenancy() const { return Tenancy::kCpuParallel; }
   // Unique within a runtime; 0 for an empty handle.
   [[nodiscard]] std::uint64_t id() const { return record_ == nullptr ? 0 : record_->id; }
   // For other parts of the runtime.

@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "rota/error_code.h"
 #include "rota/fiber/detail/waiting.h"
 
 namespace rota::fiber::detail {
@@ -43,18 +44,31 @@ enum class ChannelStatus : std::uint8_t {
   kClosed,
   kWouldBlock,
   kTimeout,
+  kCancelled,  // Only from calls with Leave::kReturn.
 };
+
+// How a call that waits reports that the task is cancelled.
+enum class Leave : std::uint8_t { kThrow, kReturn };
+// In a task that is being cancelled: BudgetExhausted if that is why, otherwise Cancelled.
+[[nodiscard]] ErrorCode cancel_code();
 
 // Throws CapabilityDenied. The caller owns the only reference.
 ChannelCore* make_channel(const ValueOps& ops, std::size_t capacity);
+// The same for the runtime's own use: it needs no capability.
+ChannelCore* make_channel_unpermitted(const ValueOps& ops, std::size_t capacity);
 void share_channel(ChannelCore* channel);
 // The last release destroys the buffered values.
 void drop_channel(ChannelCore* channel);
 
 // These wait, without a limit if `timeout` is null, and return kDone, kClosed or kTimeout. They throw OutsideRuntime,
-// Cancelled, BudgetExhausted, and the exceptions of T's move constructor.
-ChannelStatus channel_send(ChannelCore* channel, void* value, const std::chrono::nanoseconds* timeout);
-ChannelStatus channel_receive(ChannelCore* channel, void* optional, const std::chrono::nanoseconds* timeout);
+// Cancelled, BudgetExhausted (with Leave::kReturn they return kCancelled instead), and the exceptions of T's move
+// constructor.
+ChannelStatus channel_send(ChannelCore* channel, void* value, const std::chrono::nanoseconds* timeout,
+                           Leave leave = Leave::kThrow);
+ChannelStatus channel_receive(ChannelCore* channel, void* optional, const std::chrono::nanoseconds* timeout,
+                              Leave leave = Leave::kThrow);
+// Waits until the channel, which nobody sends to, is closed. Costs nothing. kClosed, kTimeout, kCancelled.
+ChannelStatus channel_await_close(ChannelCore* channel, const std::chrono::nanoseconds* timeout, const char* waits_for);
 // These never wait and need no task; they return kDone, kClosed or kWouldBlock.
 ChannelStatus channel_try_send(ChannelCore* channel, void* value);
 ChannelStatus channel_try_receive(ChannelCore* channel, void* optional);
@@ -75,6 +89,8 @@ struct SelectCase {
 // Performs exactly one of the cases and returns its index; kNoCase if `timeout` is given and ran out (at once, if it is
 // not positive). Throws as channel_send() does; no case has been performed then.
 inline constexpr std::size_t kNoCase = SIZE_MAX;
-std::size_t select_case(SelectCase* cases, std::size_t count, const std::chrono::nanoseconds* timeout);
+inline constexpr std::size_t kCancelledCase = SIZE_MAX - 1;  // Only with Leave::kReturn.
+std::size_t select_case(SelectCase* cases, std::size_t count, const std::chrono::nanoseconds* timeout,
+                        Leave leave = Leave::kThrow);
 
 }  // namespace rota::fiber::detail

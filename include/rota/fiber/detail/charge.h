@@ -85,6 +85,9 @@ inline void release_memory(std::size_t bytes) {
   if (is_metered(current_worker())) release_memory_slow(bytes);
 }
 
+// tick() where nothing is metered: a cancellation point (and, in deterministic mode, a poll point).
+void tick_unmetered();
+
 // Takes ops from the current task on the fast path. False: tick_slow() must do it.
 [[gnu::always_inline]] inline bool tick_quickly(const ThreadWorker* worker, std::uint32_t ops) {
   if (!is_metered(worker)) return true;
@@ -142,6 +145,8 @@ inline void release_memory(std::size_t bytes) {
 class ChannelPermit {
  public:
   static constexpr std::size_t kUnbounded = SIZE_MAX;
+  enum NotNeeded { kNotNeeded };
+  explicit ChannelPermit(NotNeeded /*channel of the runtime itself*/) {}
   explicit ChannelPermit(std::size_t capacity) {
     if (const ThreadWorker* worker = current_worker(); is_metered(worker)) acquire(capacity);
   }

@@ -33,6 +33,7 @@ struct NurseryCore;
 struct NurseryExtras;
 struct Meter;
 struct Fork;
+struct BodyFrame;
 
 // ---------------------------------------------------------------------------------------------------------- fences
 // A pair of fences that is free on the frequent side. light_fence() only prevents the compiler from reordering;
@@ -113,14 +114,17 @@ struct TaskRecord {
   [[nodiscard]] bool plain_entry() const { return registry.load(std::memory_order_relaxed) == kNoEntry; }
   static constexpr std::uint8_t kCancelBusy = 0x80;
   static constexpr std::uint8_t kJoinReleased = 0x40;  // In `cancel`: the finisher is done with a joiner that left.
-  static constexpr std::uint8_t kFlagDetached = 1;     // Never had a handle.
-  static constexpr std::uint8_t kFlagFailed = 2;       // An exception is stored: the task failed.
-  static constexpr std::uint8_t kFlagCancelled = 4;    // An exception is stored: Cancelled, while being cancelled.
-  static constexpr std::uint8_t kFlagOverflow = 8;     // The stack overflowed; nothing was unwound, nothing is stored.
-  static constexpr std::uint8_t kFlagHeld = 16;        // In code that must not be interrupted by a metered yield.
-  static constexpr std::uint8_t kFlagNeverRan = 32;    // Cancelled in the queue, or abandoned; nothing is stored.
-  static constexpr std::uint8_t kFlagBudget = 64;      // Cancelled because its budget was used up.
-  static constexpr std::uint8_t kFlagNoResult = 128;   // Detached, and its result needs no destruction.
+  static constexpr std::uint8_t kHasToken = 0x20;      // In `cancel`: its nursery keeps a token for it.
+  // In `id`: the task's Priority. Below are 46 bits that count, above the thread worker's index.
+  static constexpr int kPriorityShift = 46;
+  static constexpr std::uint8_t kFlagDetached = 1;    // Never had a handle.
+  static constexpr std::uint8_t kFlagFailed = 2;      // An exception is stored: the task failed.
+  static constexpr std::uint8_t kFlagCancelled = 4;   // An exception is stored: Cancelled, while being cancelled.
+  static constexpr std::uint8_t kFlagOverflow = 8;    // The stack overflowed; nothing was unwound, nothing is stored.
+  static constexpr std::uint8_t kFlagHeld = 16;       // In code that must not be interrupted by a metered yield.
+  static constexpr std::uint8_t kFlagNeverRan = 32;   // Cancelled in the queue, or abandoned; nothing is stored.
+  static constexpr std::uint8_t kFlagBudget = 64;     // Cancelled because its budget was used up.
+  static constexpr std::uint8_t kFlagNoResult = 128;  // Detached, and its result needs no destruction.
 };
 static_assert(sizeof(TaskRecord) == 48);
 
@@ -154,11 +158,14 @@ struct alignas(sync::kCacheLineBytes) Fiber {
   NurseryCore* scope = nullptr;  // The innermost open scope on this stack.
   sync::Atomic<std::uint32_t> claim{kRunning};
   WakeReason reason = WakeReason::kDone;
-  RuntimeCore* home = nullptr;      // The runtime that it belongs to.
+  // The runtime that it belongs to, plus the Priority of the task on it: a waker that compares it with its own runtime
+  // takes the slow path for a prioritised fiber.
+  RuntimeCore* home = nullptr;
   Fiber* next = nullptr;            // Link of a spare, free or inject list.
   std::byte* low = nullptr;         // The lowest usable byte of the stack.
   std::byte* floor = nullptr;       // Below this address, a join calls no further task on top of this stack.
   const char* waits_for = nullptr;  // For the deadlock report.
+  BodyFrame* bodies = nullptr;      // In debug builds (body_check.h).
 #if ROTA_ASAN
   void* fake_stack = nullptr;
   std::size_t bytes = 0;
@@ -216,7 +223,7 @@ class Counter {
 };
 
 struct Counters {
-  Counter spawned;  // Starts at index << 48, so it provides the ids of tasks.
+  Counter spawned;  // Starts at (index << 48) + kFirstTask, so it provides the ids of tasks.
   Counter completed, cancelled, failed;
   Counter called;   // Children of both() that were called in place; they count as spawned and completed.
   Counter refused;  // Spawns that were counted and then refused.
@@ -249,6 +256,12 @@ inline constexpr std::uint8_t kHookTrace = 2;          // Events are recorded.
 inline constexpr std::uint8_t kHookDeterministic = 4;  // One thread acts as all thread workers.
 inline constexpr std::uint8_t kHookCore = 8;           // Profile `core`: spawning is an error.
 inline constexpr std::uint8_t kHookFence = 16;         // No membarrier: light_fence() is not enough.
+inline constexpr std::uint8_t kHookPriority = 32;      // Tasks of high or low priority exist (priority_queue.h).
+
+// Of every 64 tasks that a thread worker spawns, the one whose id is a multiple of 64 is a sample for the latency. The
+// ids of a thread worker start at such a one.
+inline constexpr std::uint64_t kFirstTask = 63;
+inline constexpr std::uint64_t kTaskCountMask = (std::uint64_t{1} << TaskRecord::kPriorityShift) - 1;
 
 struct alignas(sync::kCacheLineBytes) ThreadWorker {
   explicit ThreadWorker(std::size_t queue_size) : deque(queue_size) {}
@@ -266,6 +279,7 @@ struct alignas(sync::kCacheLineBytes) ThreadWorker {
   bool replaced = false;   // The thread will end, and another will take over.
   std::uint32_t index = 0;
   std::uint32_t tick = 0;
+  std::uint32_t scopes = 0;  // Opened in a metered runtime.
   std::array<FreeSlot*, kSizeClasses> free{};
   std::array<std::uint32_t, kSizeClasses> free_count{};
   std::uint64_t fresh_meter = 0;      // The initial TaskRecord::meter of a new task.

@@ -1,0 +1,387 @@
+#include "bus/redis_bus.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/log.h"
+#include "bus/conformance.h"
+#include "bus/redis_link.h"
+#include "bus/redis_testing.h"
+
+namespace rota::bus {
+
+// The conformance suite runs against one real server; each test has a prefix of its own.
+struct RedisHome {
+  static constexpr bool kVirtualTime = false;
+  static constexpr bool kNewerWins = true;
+  static constexpr bool kAcknowledgesAtOnce = false;
+  static inline std::unique_ptr<RedisServer> server;
+  static inline int fleets = 0;
+  static void set_up() { server = std::make_unique<RedisServer>(); }
+  static void tear_down() { server.reset(); }
+
+  explicit RedisHome(std::size_t capacity) : options(quick_options(server->url(), "t" + std::to_string(++fleets))) {
+    options.capacity = capacity;
+    end = RedisHostEnd::open(net::real_network(), options, nursery).value();
+    EXPECT_TRUE(end->await_connected(kSoon).ok());
+  }
+  HostEnd& host() { return *end; }
+  Result<std::unique_ptr<WorkerEnd>> connect(const std::string& worker) {
+    if (closed) return ErrorCode::kClosed;
+    ROTA_TRY_ASSIGN(std::unique_ptr<RedisWorkerEnd> made,
+                    RedisWorkerEnd::open(net::real_network(), options, worker, nursery));
+    ROTA_TRY(made->await_connected(kSoon));
+    workers.push_back(made.get());
+    return std::unique_ptr<WorkerEnd>(std::move(made));
+  }
+  void close() {
+    closed = true;
+    end->close();
+    for (RedisWorkerEnd* worker : workers) worker->close();
+  }
+  fiber::Nursery nursery;
+  RedisBusOptions options;
+  std::unique_ptr<RedisHostEnd> end;
+  std::vector<RedisWorkerEnd*> workers;
+  bool closed = false;
+};
+INSTANTIATE_TYPED_TEST_SUITE_P(Redis, BusConformance, RedisHome);
+
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Fleet {
+  Fleet(const net::RedisUrl& url, fiber::Nursery& the_nursery) : options(quick_options(url)), nursery(the_nursery) {
+    options.process = 7;
+    host = RedisHostEnd::open(net::real_network(), options, nursery).value();
+    worker = connect("w", 42);
+  }
+  std::unique_ptr<RedisWorkerEnd> connect(const std::string& name, std::uint64_t process) {
+    RedisBusOptions own = options;
+    own.process = process;
+    auto end = RedisWorkerEnd::open(net::real_network(), own, name, nursery).value();
+    EXPECT_TRUE(end->await_connected(kSoon).ok());
+    return end;
+  }
+  void exchange(std::uint64_t first, std::uint64_t count) { exchange_messages(*host, *worker, "w", first, count); }
+
+  RedisBusOptions options;
+  fiber::Nursery& nursery;
+  std::unique_ptr<RedisHostEnd> host;
+  std::unique_ptr<RedisWorkerEnd> worker;
+};
+
+// Contract: U-1. Redis is killed with kill -9 and restarted empty, twice, with messages under way in both directions:
+// each arrives once and in order.
+TEST(RedisBus, KilledAndRestartedEmpty) {
+  RedisServer server;
+  in_runtime([&](fiber::Nursery& nursery) {
+    Fleet fleet(server.url(), nursery);
+    fleet.exchange(0, 50);
+    for (std::uint64_t round = 0; round < 2; ++round) {
+      // Written, but neither received nor acknowledged: they are lost with the server.
+      ASSERT_TRUE(fleet.host->send("w", assign_of(1)).ok());
+      ASSERT_TRUE(fleet.worker->send(report_of(1)).ok());
+      ASSERT_TRUE(fleet.host->flush(kSoon).ok());
+      ASSERT_TRUE(fleet.worker->flush(kSoon).ok());
+      server.kill();
+      ASSERT_TRUE(fleet.host->send("w", assign_of(2)).ok());
+      ASSERT_TRUE(fleet.worker->send(report_of(2)).ok());
+      ASSERT_TRUE(await([&] { return fleet.host->status().code() == ErrorCode::kUnavailable; }));
+      server.start();
+      for (const std::uint64_t expected : {1U, 2U}) {
+        const auto to_worker = receive_soon(*fleet.worker).value();
+        EXPECT_EQ(task_of(to_worker.message), expected);
+        ASSERT_TRUE(fleet.worker->acknowledge(to_worker.id).ok());
+        const auto to_host = receive_soon(*fleet.host).value();
+        EXPECT_EQ(task_of(to_host.message), expected);
+        ASSERT_TRUE(fleet.host->acknowledge(to_host.id).ok());
+      }
+      fleet.exchange(100, 50);
+      EXPECT_TRUE(fleet.host->status().ok());
+    }
+  });
+}
+
+// Contract: U-1. The same without a broken connection: somebody empties the database.
+TEST(RedisBus, EmptiedWhileConnected) {
+  RedisServer server;
+  in_runtime([&](fiber::Nursery& nursery) {
+    Fleet fleet(server.url(), nursery);
+    fleet.exchange(0, 10);
+    // A worker that reads nothing: its message is lost while it is in Redis.
+    server.pause();
+    ASSERT_TRUE(fleet.host->send("w", assign_of(1)).ok());
+    server.resume();
+    ASSERT_FALSE(command(server.url(), {"FLUSHALL"}).is_error());
+    EXPECT_EQ(task_of(receive_soon(*fleet.worker)->message), 1U);
+    ASSERT_FALSE(command(server.url(), {"FLUSHALL"}).is_error());
+    ASSERT_TRUE(fleet.worker->send(report_of(3)).ok());
+    EXPECT_EQ(task_of(receive_soon(*fleet.host)->message), 3U);
+  });
+}
+
+// Contract: U-1. Redis stands still for longer than every deadline, and then continues: both ends say that it does not
+// answer, and nothing is lost or duplicated.
+TEST(RedisBus, PausedForLongerThanDeadlines) {
+  RedisServer server;
+  in_runtime([&](fiber::Nursery& nursery) {
+    Fleet fleet(server.url(), nursery);
+    fleet.exchange(0, 10);
+    server.pause();
+    fiber::with_scope([&](fiber::Nursery& n) {
+      n.launch([&] { fleet.exchange(10, 100); });
+      EXPECT_TRUE(await([&] {
+        const Result<void> status = fleet.host->status();
+        return status.code() == ErrorCode::kUnavailable && fleet.worker->status().code() == ErrorCode::kUnavailable;
+      }));
+      server.resume();
+    });
+    fleet.exchange(200, 10);
+  });
+}
+
+// Contract: U-1. Redis is out of memory: both ends say so and wait, and continue when there is memory again.
+TEST(RedisBus, OutOfMemory) {
+  RedisServer server;
+  in_runtime([&](fiber::Nursery& nursery) {
+    Fleet fleet(server.url(), nursery);
+    fleet.exchange(0, 10);
+    ASSERT_FALSE(command(server.url(), {"CONFIG", "SET", "maxmemory", "1"}).is_error());  // No eviction by default.
+    fiber::with_scope([&](fiber::Nursery& n) {
+      n.launch([&] { fleet.exchange(10, 50); });
+      EXPECT_TRUE(await([&] {
+        return fleet.host->status().code() == ErrorCode::kResourceExhausted &&
+               fleet.worker->status().code() == ErrorCode::kResourceExhausted;
+      }));
+      ASSERT_FALSE(command(server.url(), {"CONFIG", "SET", "maxmemory", "0"}).is_error());
+    });
+    fleet.exchange(100, 10);
+  });
+}
+
+// Contract: U-1. A stale replica takes over: the streams end earlier than before. What is missing is written again, and
+// what was received already is not received twice.
+TEST(RedisBus, FailedOverToAStaleReplica) {
+  RedisServer server;
+  in_runtime([&](fiber::Nursery& nursery) {
+    Fleet fleet(server.url(), nursery);
+    fleet.exchange(0, 20);
+    ASSERT_FALSE(command(server.url(), {"SAVE"}).is_error());  // What the replica has.
+    fleet.exchange(20, 20);
+    ASSERT_TRUE(fleet.host->send("w", assign_of(1)).ok());
+    ASSERT_TRUE(fleet.worker->send(report_of(1)).ok());
+    ASSERT_TRUE(fleet.host->flush(kSoon).ok());
+    ASSERT_TRUE(fleet.worker->flush(kSoon).ok());
+    server.kill();
+    server.start();
+    EXPECT_EQ(task_of(receive_soon(*fleet.worker)->message), 1U);
+    EXPECT_EQ(task_of(receive_soon(*fleet.host)->message), 1U);
+    fleet.exchange(40, 20);
+  });
+}
+
+// Contract: U-1. A host that is restarted gets what its predecessor has not acknowledged, and reaches idle workers at
+// once, although Redis was emptied as well.
+TEST(RedisBus, TheHostRestarts) {
+  RedisServer server;
+  in_runtime([&](fiber::Nursery& nursery) {
+    Fleet fleet(server.url(), nursery);
+    fleet.exchange(0, 10);
+    for (const bool emptied : {false, true}) {
+      ASSERT_TRUE(fleet.worker->send(report_of(101)).ok());
+      ASSERT_TRUE(fleet.worker->send(report_of(102)).ok());
+      const auto first = receive_soon(*fleet.host).value();
+      ASSERT_TRUE(receive_soon(*fleet.host).ok());
+      ASSERT_TRUE(fleet.host->acknowledge(first.id).ok());
+      if (emptied) server.kill();
+      fleet.host.reset();
+      if (emptied) server.start();
+      fleet.options.process += 1;
+      fleet.options.rejoin_within = 60s;
+      fleet.host = RedisHostEnd::open(net::real_network(), fleet.options, nursery).value();
+      ASSERT_TRUE(fleet.host->send("w", assign_of(5)).ok());
+      EXPECT_EQ(task_of(receive_soon(*fleet.worker)->message), 5U);
+      // Acknowledged messages that were not trimmed yet may come again.
+      auto again = receive_soon(*fleet.host).value();
+      while (task_of(again.message) < 102) again = receive_soon(*fleet.host).value();
+      EXPECT_EQ(task_of(again.message), 102U);
+      EXPECT_EQ(again.worker, "w");
+      ASSERT_TRUE(fleet.host->acknowledge(again.id).ok());
+    }
+  });
+}
+
+// Contract: U-1. A second host on the same fleet takes over, and the first one is told in a sentence.
+TEST(RedisBus, ASecondHostTakesOver) {
+  RedisServer server;
+  in_runtime([&](fiber::Nursery& nursery) {
+    Fleet fleet(server.url(), nursery);
+    fleet.exchange(0, 10);
+    std::unique_ptr<RedisHostEnd> older = std::move(fleet.host);
+    fleet.options.process = 8;
+    fleet.host = RedisHostEnd::open(net::real_network(), fleet.options, nursery).value();
+    const auto told = receive_soon(*older);
+    ASSERT_EQ(told.code(), ErrorCode::kClosed);
+    EXPECT_NE(told.error().message.find("another host"), std::string::npos) << told.error().message;
+    EXPECT_EQ(older->ended().error().message, told.error().message);
+    EXPECT_EQ(older->send("w", assign_of(1)).code(), ErrorCode::kClosed);
+    // The new host may get again what the older one acknowledged last.
+    exchange_messages(*fleet.host, *fleet.worker, "w", 10, 10, true);
+  });
+}
+
+// Contract: U-1. Fleets with different prefixes do not see each other.
+TEST(RedisBus, PrefixesSeparateFleets) {
+  RedisServer server;
+  in_runtime([&](fiber::Nursery& nursery) {
+    Fleet one(server.url(), nursery);
+    RedisBusOptions options = quick_options(server.url(), "other");
+    auto host = RedisHostEnd::open(net::real_network(), options, nursery).value();
+    auto worker = RedisWorkerEnd::open(net::real_network(), options, "w", nursery).value();
+    ASSERT_TRUE(worker->await_connected(kSoon).ok());
+    exchange_messages(*host, *worker, "w", 500, 10);
+    one.exchange(0, 10);
+    options.prefix = "a:b";
+    EXPECT_EQ(RedisHostEnd::open(net::real_network(), options, nursery).code(), ErrorCode::kInvalidArgument);
+    EXPECT_EQ(RedisWorkerEnd::open(net::real_network(), quick_options(server.url()), std::string(10'000, 'x'), nursery)
+                  .code(),
+              ErrorCode::kInvalidArgument);
+    EXPECT_EQ(RedisWorkerEnd::open(net::real_network(), quick_options(server.url()), "", nursery).code(),
+              ErrorCode::kInvalidArgument);
+  });
+}
+
+// Contract: U-1. Bytes that are no frame, frames that are cut at any byte, and ids that leave no room for others harm
+// nobody: both ends ignore them with a line in the log, and the messages around them arrive.
+TEST(RedisBus, GarbageInTheStreams) {
+  RedisServer server;
+  in_runtime([&](fiber::Nursery& nursery) {
+    const LogCapture log(LogLevel::kError);
+    Fleet fleet(server.url(), nursery);
+    fleet.exchange(0, 10);
+    const RedisKeys keys{"rota"};
+    const std::string frame = encode_frame({.from = 42, .to = 7, .messages = {model::encode_message(report_of(9))}});
+    for (const std::string& key : {keys.to("w"), keys.from("w")}) {
+      for (std::size_t size = 0; size < frame.size(); ++size) {
+        EXPECT_FALSE(command(server.url(), {"XADD", key, "*", "f", frame.substr(0, size)}).is_error());
+      }
+      EXPECT_FALSE(command(server.url(), {"XADD", key, "*", "other", "field"}).is_error());
+      EXPECT_FALSE(command(server.url(), {"XADD", key, "*", "f", frame, "more", ""}).is_error());
+    }
+    fleet.exchange(10, 20);
+    EXPECT_TRUE(log.contains("worker=w")) << "the log does not name the worker";
+    // The largest id: no entry can follow it.
+    EXPECT_FALSE(command(server.url(), {"XADD", keys.from("w"), "18446744073709551615-18446744073709551615", "f", "x"})
+                     .is_error());
+    fleet.exchange(30, 20);
+    // Names in the list of announcements that are not allowed.
+    EXPECT_FALSE(command(server.url(), {"LPUSH", keys.join(), "", std::string(5000, 'x')}).is_error());
+    EXPECT_TRUE(await([&] { return command(server.url(), {"LLEN", keys.join()}).integer == 0; }));
+    fleet.exchange(50, 10);
+  });
+}
+
+// Contract: U-1. A message of another version is logged by the host with the worker's name, and the worker is told and
+// ends; so it does if the host is of another version.
+TEST(RedisBus, AnotherVersionGetsAClearAnswer) {
+  RedisServer server;
+  in_runtime([&](fiber::Nursery& nursery) {
+    const LogCapture log(LogLevel::kError);
+    Fleet fleet(server.url(), nursery);
+    fleet.exchange(0, 1);  // Its messages are numbered from 1.
+    const RedisKeys keys{"rota"};
+    const std::string newer = encode_frame({.from = 42, .to = 7, .first = 2, .messages = {"\x09 from the future"}});
+    ASSERT_FALSE(command(server.url(), {"XADD", keys.from("w"), "*", "f", newer}).is_error());
+    const auto told = receive_soon(*fleet.worker);
+    ASSERT_EQ(told.code(), ErrorCode::kClosed);
+    EXPECT_NE(told.error().message.find("version 9"), std::string::npos) << told.error().message;
+    EXPECT_TRUE(log.contains("version 9"));
+    EXPECT_TRUE(log.contains("worker=w"));
+    EXPECT_EQ(fleet.worker->ended().error().message, told.error().message);
+
+    fleet.worker = fleet.connect("v", 43);
+    ASSERT_FALSE(command(server.url(), {"XADD", keys.to("v"), "*", "f", "\x02 a frame of the future"}).is_error());
+    const auto refused = receive_soon(*fleet.worker);
+    ASSERT_EQ(refused.code(), ErrorCode::kClosed);
+    EXPECT_NE(refused.error().message.find("version 2"), std::string::npos) << refused.error().message;
+  });
+}
+
+// Contract: U-1. A task whose assignment the worker cannot read ends with a failure that says so.
+TEST(RedisBus, AnAssignmentThatCannotBeReadFails) {
+  RedisServer server;
+  in_runtime([&](fiber::Nursery& nursery) {
+    Fleet fleet(server.url(), nursery);
+    ASSERT_TRUE(fleet.host->send("w", assign_of(5)).ok());
+    ASSERT_TRUE(receive_soon(*fleet.worker).ok());  // And not acknowledged.
+    const std::string refusal = encode_frame(
+        {.from = 42, .to = 7, .notice = NoticeKind::kRefused, .notice_number = 1, .notice_text = "no such field"});
+    ASSERT_FALSE(command(server.url(), {"XADD", RedisKeys{"rota"}.from("w"), "*", "f", refusal}).is_error());
+    const DeliveryFromWorker delivery = receive_soon(*fleet.host).value();
+    const auto& report = std::get<model::Report>(delivery.message);
+    EXPECT_EQ(report.id.task, model::TaskId(5));
+    const auto& outcome = std::get<model::Ended>(report.body).outcome;
+    EXPECT_EQ(outcome.end, model::AttemptEnd::kFailed);
+    EXPECT_NE(outcome.message.find("no such field"), std::string::npos);
+    EXPECT_NE(outcome.message.find("'w'"), std::string::npos);
+    ASSERT_TRUE(fleet.host->acknowledge(delivery.id).ok());
+  });
+}
+
+// Contract: U-1. A result of 100 MB ends its task with a failure that explains it; one below the limit arrives.
+TEST(RedisBus, AResultThatIsTooLarge) {
+  RedisServer server;
+  in_runtime([&](fiber::Nursery& nursery) {
+    Fleet fleet(server.url(), nursery);
+    const auto with_result = [](std::size_t bytes) {
+      model::Ended ended;
+      ended.outcome.end = model::AttemptEnd::kSucceeded;
+      ended.outcome.result = std::string(bytes, '1');
+      return model::Report{.id = {model::TaskId(3), model::AttemptNumber(1)}, .body = std::move(ended)};
+    };
+    const auto outcome = [&] {
+      const DeliveryFromWorker delivery = receive_soon(*fleet.host).value();
+      EXPECT_TRUE(fleet.host->acknowledge(delivery.id).ok());
+      return std::get<model::Ended>(std::get<model::Report>(delivery.message).body).outcome;
+    };
+    ASSERT_TRUE(fleet.worker->send(with_result(15 << 20)).ok());
+    EXPECT_EQ(outcome().result.size(), std::size_t{15} << 20);
+    ASSERT_TRUE(fleet.worker->send(with_result(100 << 20)).ok());
+    const model::AttemptOutcome refused = outcome();
+    EXPECT_EQ(refused.end, model::AttemptEnd::kFailed);
+    EXPECT_TRUE(refused.final);
+    EXPECT_NE(refused.message.find("at most 16777216"), std::string::npos) << refused.message;
+    model::Assign large = assign_of(1);
+    large.spec.inputs = std::string(17 << 20, ' ');
+    EXPECT_EQ(fleet.host->send("w", large).code(), ErrorCode::kTooLarge);
+    fleet.exchange(0, 10);
+  });
+}
+
+// Contract: U-4. While the host is away, a worker's messages are kept up to the bound; then send() fails instead of
+// waiting, so that running tasks go on; when the host is back, the kept messages arrive.
+TEST(RedisBus, AWorkerIsNotStoppedByAHostThatIsAway) {
+  RedisServer server;
+  in_runtime([&](fiber::Nursery& nursery) {
+    Fleet fleet(server.url(), nursery);
+    fleet.host->close();
+    fleet.options.capacity = 10;
+    fleet.options.send_within = 1ms;
+    auto worker = fleet.connect("v", 43);
+    std::uint64_t kept = 0;
+    Result<void> sent;
+    for (; kept < 100 && (sent = worker->send(report_of(kept))).ok(); ++kept) {
+    }
+    EXPECT_EQ(kept, 10U);
+    EXPECT_EQ(sent.code(), ErrorCode::kUnavailable);
+    fleet.options.process = 8;
+    fleet.host = RedisHostEnd::open(net::real_network(), fleet.options, nursery).value();
+    for (std::uint64_t i = 0; i < kept; ++i) EXPECT_EQ(task_of(receive_soon(*fleet.host)->message), i);
+  });
+}
+
+}  // namespace
+}  // namespace rota::bus

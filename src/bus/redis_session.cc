@@ -1,0 +1,235 @@
+#include "bus/redis_session.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "rota/fiber/error.h"
+#include "rota/fiber/time.h"
+
+namespace rota::bus {
+
+using net::RespValue;
+
+namespace {
+
+RedisBusOptions with_process(RedisBusOptions options) {
+  if (options.process == 0) {
+    std::random_device random;
+    options.process = (std::uint64_t{random()} << 32 | random()) | 1U;
+  }
+  return options;
+}
+
+// A wrong account does not mend itself by waiting.
+bool is_permanent(ErrorCode code) {
+  return code == ErrorCode::kUnauthenticated || code == ErrorCode::kPermissionDenied || code == ErrorCode::kUnsupported;
+}
+
+}  // namespace
+
+Result<void> RedisSession::check(const RedisBusOptions& options) {
+  ROTA_TRY(check_prefix(options.prefix));
+  if (options.capacity == 0 || options.message_most_bytes == 0) {
+    return Error{ErrorCode::kInvalidArgument, "the Redis bus needs room for at least one message of one byte"};
+  }
+  if (options.message_most_bytes > std::size_t{32} << 20) {
+    return Error{ErrorCode::kInvalidArgument, "a message of the Redis bus may have at most 33554432 bytes"};
+  }
+  return {};
+}
+
+RedisSession::RedisSession(net::Network& network, RedisBusOptions options, std::string role)
+    : network_(network),
+      options_(with_process(std::move(options))),
+      keys_{options_.prefix},
+      address_(options_.url.to_string()),
+      role_(std::move(role)) {
+  broken_[kWriter] = Error{ErrorCode::kUnavailable, "not connected to Redis at " + address_ + " yet"};
+}
+
+net::Backoff RedisSession::backoff(std::uint64_t number) const {
+  return {options_.retry_after, options_.retry_most, SplitMix64::mix(options_.process) + number};
+}
+
+LinkBounds RedisSession::link_bounds() const {
+  return {options_.capacity, options_.capacity_bytes, options_.acknowledge_within, options_.probe_after};
+}
+
+Result<std::unique_ptr<net::RedisConnection>> RedisSession::connect(Line line, net::Backoff& backoff) {
+  for (;;) {
+    if (is_closed()) return ErrorCode::kClosed;
+    net::RedisConnectOptions connect_options;
+    connect_options.within = options_.connect_within;
+    connect_options.tls = options_.tls;
+    auto connection = net::RedisConnection::open(network_, options_.url, connect_options);
+    if (connection.ok() || connection.code() == ErrorCode::kCancelled) return connection;
+    note_broken(line, connection.error());
+    ROTA_TRY(fiber::sleep_for(backoff.next()));
+  }
+}
+
+Result<std::vector<RespValue>> RedisSession::exchange(Line line, std::unique_ptr<net::RedisConnection>& connection,
+                                                      const net::RespCommands& commands,
+                                                      std::chrono::nanoseconds block) {
+  Result<std::vector<RespValue>> replies = connection->exchange(commands, options_.reply_within + block);
+  if (!replies.ok()) {
+    connection.reset();
+    if (replies.code() != ErrorCode::kCancelled) note_broken(line, replies.error());
+    return replies;
+  }
+  for (const RespValue& reply : *replies) {
+    if (!reply.is_error()) continue;
+    Error error = net::redis_error(reply.text, address_);
+    if (!net::needs_reconnect(error.code)) continue;
+    connection.reset();
+    note_broken(line, error);
+    return error;
+  }
+  return replies;
+}
+
+Result<RespValue> RedisSession::exchange_one(Line line, std::unique_ptr<net::RedisConnection>& connection,
+                                             const net::RespCommands& command, std::chrono::nanoseconds block) {
+  ROTA_TRY_ASSIGN(std::vector<RespValue> replies, exchange(line, connection, command, block));
+  if (replies.front().is_error()) {
+    Error error = net::redis_error(replies.front().text, address_);
+    note_broken(line, error);
+    return error;
+  }
+  note_works(line);
+  return std::move(replies.front());
+}
+
+void RedisSession::note_works(Line line) {
+  {
+    const sync::MutexLock lock(mutex_);
+    if (broken_.erase(line) == 0 || !broken_.empty() || closed_) return;
+  }
+  ROTA_LOG(kInfo, "connected to Redis", {"as", role_}, {"redis", address_});
+  changed_.set();
+}
+
+void RedisSession::note_broken(Line line, const Error& error) {
+  bool news = false;
+  {
+    const sync::MutexLock lock(mutex_);
+    if (closed_) return;
+    news = broken_.empty() || (line == broken_.begin()->first && broken_.begin()->second.message != error.message);
+    broken_[line] = error;
+  }
+  changed_.set();
+  if (news) ROTA_LOG(kWarn, "Redis is not usable; trying again", {"as", role_}, {"why", error.message});
+}
+
+Result<void> RedisSession::status() const {
+  const sync::MutexLock lock(mutex_);
+  if (broken_.empty()) return {};
+  return broken_.begin()->second;
+}
+
+Error RedisSession::nothing_received() const {
+  const sync::MutexLock lock(mutex_);
+  if (broken_.empty()) return Error{ErrorCode::kTimeout, "no message arrived in time"};
+  return {ErrorCode::kUnavailable, broken_.begin()->second.message};
+}
+
+Result<void> RedisSession::await_connected(std::chrono::nanoseconds limit) {
+  const auto until = fiber::now() + limit;
+  try {
+    for (;;) {
+      {
+        const sync::MutexLock lock(mutex_);
+        if (closed_) return ended_.ok() ? Result<void>(ErrorCode::kClosed) : ended_;
+        if (broken_.empty()) return {};
+        for (const auto& [line, error] : broken_) {
+          if (is_permanent(error.code)) return error;
+        }
+        changed_.reset();
+      }
+      if (!changed_.wait_for(until - fiber::now())) return status();
+    }
+  } catch (const fiber::Cancelled&) {
+    return ErrorCode::kCancelled;
+  }
+}
+
+void RedisSession::end(std::string why) {
+  ROTA_LOG(kError, "the bus is closed", {"as", role_}, {"why", why});
+  {
+    const sync::MutexLock lock(mutex_);
+    if (!closed_ && ended_.ok()) ended_ = Error{ErrorCode::kClosed, std::move(why)};
+  }
+  close();
+}
+
+Result<void> RedisSession::ended() const {
+  const sync::MutexLock lock(mutex_);
+  return ended_;
+}
+
+void RedisSession::close() {
+  std::vector<fiber::Task<void>> tasks;
+  {
+    const sync::MutexLock lock(mutex_);
+    if (std::exchange(closed_, true)) return;
+    tasks.swap(tasks_);
+  }
+  for (const fiber::Task<void>& task : tasks) task.cancel();
+  changed_.set();
+}
+
+bool RedisSession::is_closed() const {
+  const sync::MutexLock lock(mutex_);
+  return closed_;
+}
+
+Error RedisSession::closed_error() const {
+  const sync::MutexLock lock(mutex_);
+  return ended_.ok() ? Error{ErrorCode::kClosed, "this end of the bus is closed"} : ended_.error();
+}
+
+void RedisSession::add_task(fiber::Task<void> task) {
+  const sync::MutexLock lock(mutex_);
+  if (closed_) {
+    task.cancel();
+  } else {
+    tasks_.push_back(std::move(task));
+  }
+}
+
+WriteReply write_reply(const RespValue& reply) {
+  if (reply.is_text()) {
+    if (const std::optional<StreamId> id = StreamId::parse(reply.text)) return {Link::WriteResult::kWritten, *id};
+  }
+  const bool too_low = reply.is_error() && reply.text.find("equal or smaller than") != std::string::npos;
+  return {too_low ? Link::WriteResult::kIdTooLow : Link::WriteResult::kRefused, {}};
+}
+
+void add_write(net::RespCommands& commands, std::string_view key, const Link::Write& write) {
+  commands.add({"XADD", key, write.id, "f", write.bytes});
+}
+
+Result<std::vector<StreamEntry>> stream_entries(const RespValue& reply) {
+  std::vector<StreamEntry> entries;
+  if (reply.is_nil()) return entries;  // Nothing came in time.
+  const Error wrong{ErrorCode::kCorrupt, "the reply to XREAD does not have the form of one"};
+  if (!reply.is_array()) return wrong;
+  for (const RespValue& stream : reply.items) {
+    if (!stream.is_array() || stream.items.size() != 2 || !stream.items[0].is_text()) return wrong;
+    for (const RespValue& item : stream.items[1].items) {
+      if (!item.is_array() || item.items.size() != 2 || !item.items[0].is_text()) return wrong;
+      const std::optional<StreamId> id = StreamId::parse(item.items[0].text);
+      if (!id) return wrong;
+      const std::vector<RespValue>& fields = item.items[1].items;
+      StreamEntry entry{stream.items[0].text, *id, nullptr};
+      if (fields.size() == 2 && fields[0].text == "f" && fields[1].is_text()) entry.frame = &fields[1].text;
+      entries.push_back(std::move(entry));
+    }
+  }
+  return entries;
+}
+
+}  // namespace rota::bus

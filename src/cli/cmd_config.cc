@@ -25,6 +25,7 @@ Subcommand config_subcommand() {
         const host::PolicySettings policy(table);
         const LogSettings log(table);
         ROTA_TRY_ASSIGN(const Settings settings, load_all(table, {}, *file));
+        if (const Result<fleet::Policy> in_force = policy.policy(settings); !in_force.ok()) return in_force.error();
         output.settings(settings);
         return 0;
       }};

@@ -27,7 +27,8 @@ struct HostTable {
 
   [[nodiscard]] Result<HostSetup> load(const std::vector<std::string>& arguments, const std::string& file) const {
     ROTA_TRY_ASSIGN(const Settings settings, load_all(table, arguments, file));
-    HostSetup setup{host.config(settings), policy.policy(settings), log.options(settings)};
+    ROTA_TRY_ASSIGN(fleet::Policy in_force, policy.policy(settings));
+    HostSetup setup{host.config(settings), std::move(in_force), log.options(settings)};
     setup.config.state = std::filesystem::absolute(setup.config.state).lexically_normal().string();
     return setup;
   }

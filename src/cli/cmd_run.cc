@@ -15,6 +15,7 @@
 #include "cli/run_session.h"
 #include "cli/run_summary.h"
 #include "cli/subcommands.h"
+#include "fleet/feasibility.h"
 #include "host/policy_settings.h"
 #include "rota/worker.h"
 #include "workflow/fleet_file.h"
@@ -35,27 +36,28 @@ struct RunOptions {
   ledger::Durability durability = ledger::Durability::kFull;
 };
 
-Result<std::vector<model::WorkerSpec>> workers_of(const RunOptions& options) {
+Result<workflow::FleetFile> workers_of(const RunOptions& options) {
   if (options.workers.empty()) {
     model::WorkerSpec local;
     local.name = "local";
     local.resources = machine_resources();
     if (options.jobs > 0) local.resources.cpu_millis = options.jobs * 1000;
-    return std::vector<model::WorkerSpec>{local};
+    return workflow::FleetFile{.workers = {local}};
   }
   ROTA_TRY_ASSIGN(const workflow::Source source, workflow::read_source(options.workers));
   workflow::FleetFile fleet = workflow::read_fleet(source);
   if (!fleet.ok()) return workflow::to_error(source.path, fleet.problems);
-  return std::move(fleet.workers);
+  return fleet;
 }
 
 // The policy from the settings. Settings that were not set get the values that suit workers in this process.
-Result<fleet::Policy> policy_of(const std::vector<model::WorkerSpec>& workers) {
+Result<fleet::Policy> policy_of(const workflow::FleetFile& file) {
+  const std::vector<model::WorkerSpec>& workers = file.workers;
   SettingsTable table;
   const host::PolicySettings rows(table);
   const SettingsLoad load = load_settings(table, {.environment = current_environment()});
   ROTA_TRY(load.status());
-  fleet::Policy policy = rows.policy(load.settings);
+  ROTA_TRY_ASSIGN(fleet::Policy policy, rows.policy(load.settings));
   const auto chosen = [&](Setting<std::int64_t> setting) {
     return host::PolicySettings::is_set(load.settings, setting);
   };
@@ -70,16 +72,23 @@ Result<fleet::Policy> policy_of(const std::vector<model::WorkerSpec>& workers) {
   if (!chosen(rows.no_worker_grace())) policy.no_worker_grace_ms = 5000;
   // A run can be resumed whenever its user comes back: nothing of it is forgotten.
   if (policy.retention_ms == fleet::Policy{}.retention_ms) policy.retention_ms = 100LL * 365 * 24 * 3600 * 1000;
+  // What the fleet file says about the whole fleet comes before the setting.
+  if (!file.named.empty()) policy.fleet = file.named;
+  ROTA_TRY(fleet::check_policy(policy));
   return policy;
 }
 
 Result<int> run(const RunOptions& options, Output& output) {
   RunSetup setup;
   ROTA_TRY_ASSIGN(setup.workflow, load_workflow(options.file));
-  ROTA_TRY_ASSIGN(setup.workers, workers_of(options));
-  ROTA_TRY_ASSIGN(setup.policy, policy_of(setup.workers));
+  ROTA_TRY_ASSIGN(workflow::FleetFile fleet, workers_of(options));
+  ROTA_TRY_ASSIGN(setup.policy, policy_of(fleet));
+  setup.workers = std::move(fleet.workers);
   if (options.dry_run) {
     output.plan(setup.workflow.spec, setup.workers);
+    ROTA_TRY_ASSIGN(const std::vector<std::string> warnings,
+                    fleet::infeasible_on(setup.workflow.spec, setup.workers, setup.policy));
+    for (const std::string& warning : warnings) output.note("warning: no worker can run " + warning);
     return 0;
   }
   const char* user = std::getenv("USER");  // NOLINT(concurrency-mt-unsafe): no thread was started yet.

@@ -63,6 +63,8 @@ std::string figures_table(const Replay& replay) {
       {"makespan", [](const Figures& f) { return fleet::span_of(f.makespan_ns); }},
       {"busy cost", [](const Figures& f) { return "$" + dollars(f.cost_busy_microdollars); }},
       {"provisioned cost", [](const Figures& f) { return "$" + dollars(f.cost_up_microdollars); }},
+      {"busy energy", [](const Figures& f) { return std::to_string(f.energy_busy_millijoules / 1000) + " J"; }},
+      {"provisioned energy", [](const Figures& f) { return std::to_string(f.energy_up_millijoules / 1000) + " J"; }},
       {"cpu utilisation", [](const Figures& f) { return percent(f.utilisation_millionths); }},
       {"wait mean", [](const Figures& f) { return fleet::span_of(f.wait_mean_ns); }},
       {"wait p95", [](const Figures& f) { return fleet::span_of(f.wait_p95_ns); }},

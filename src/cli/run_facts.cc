@@ -4,6 +4,8 @@
 #include <utility>
 #include <variant>
 
+#include "fleet/feasibility.h"
+
 namespace rota::cli {
 
 using Kind = RunNews::Kind;
@@ -43,7 +45,12 @@ void RunFacts::on(const fleet::Event& event, const fleet::Record& record, std::v
     if (warned->workflow != workflow_) return;
     RunNews warning;
     warning.kind = Kind::kUnplaceable;
-    warning.text = warned->requirement;
+    // The name of the worker that comes nearest is in no event; its number is.
+    const auto* submit = std::get_if<fleet::SubmitWorkflow>(&record.command);
+    warning.text = submit == nullptr || warned->stage >= submit->workflow.stages.size()
+                       ? warned->requirement
+                       : fleet::infeasible_sentence(submit->workflow.stages[warned->stage].name, warned->requirement,
+                                                    warned->nearest.is_none() ? "" : warned->nearest.to_string());
     news.push_back(std::move(warning));
   } else if (const auto* succeeded = std::get_if<fleet::TaskSucceeded>(&event)) {
     if (!has(succeeded->task)) return;

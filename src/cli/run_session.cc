@@ -329,6 +329,7 @@ Result<RunEnd> Session::run() {
   options.policy = setup_.policy;
   options.ends_with_host = [](const model::WorkerSpec&) { return true; };
   options.await_workers = setup_.workers.size();
+  for (const model::WorkerSpec& spec : setup_.workers) options.registration_order.push_back(spec.name);
 
   RunEnd end;
   end.logs = logs_;

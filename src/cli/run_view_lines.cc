@@ -43,7 +43,7 @@ std::string line_of(const RunNews& news, bool terminal) {
       return "retry    " + news.name + (news.duration_ns > 0 ? " in " + short_time(news.duration_ns) : std::string()) +
              (news.text.empty() ? std::string() : "  " + message);
     case Kind::kUnplaceable:
-      return "warning: no worker can run a task of this workflow: " + news.text;
+      return "warning: no worker can run " + news.text;
     case Kind::kLog:
       return "log      " + news.name + "  " + message;
     case Kind::kNote:

@@ -26,6 +26,45 @@ Error not_a_snapshot(std::string_view bytes) {
                "the snapshot has format " + format(bytes) + "; this program reads format " + format(kSnapshotMagic) +
                    ". Use the release of rota that wrote it, or start with a new state folder"};
 }
+
+// The record without which the command would not have been given; 0 if there is none, or it is not known.
+class ParentOf {
+ public:
+  explicit ParentOf(const State& state) : state_(state) {}
+
+  std::uint64_t operator()(const DrainWorker& command) const { return of_worker(command.worker); }
+  std::uint64_t operator()(const WorkerLost& command) const { return of_worker(command.worker); }
+  std::uint64_t operator()(const SetWorkerEnabled& command) const { return of_worker(command.worker); }
+  std::uint64_t operator()(const ReportCaches& command) const { return of_worker(command.worker); }
+  std::uint64_t operator()(const RegisterWorker& command) const { return of_worker(command.worker.name); }
+  std::uint64_t operator()(const Control& command) const { return of_workflow(command.workflow, command.task); }
+  std::uint64_t operator()(const SetPriority& command) const { return of_workflow(command.workflow, command.task); }
+  std::uint64_t operator()(const ForgetWorkflow& command) const { return of_workflow(command.workflow, TaskId()); }
+  std::uint64_t operator()(const ReportEnded& command) const { return of_attempt(command.task); }
+  std::uint64_t operator()(const ReportCheckpoint& command) const { return of_attempt(command.task); }
+  std::uint64_t operator()(const ReportUndeliverable& command) const { return of_attempt(command.task); }
+  std::uint64_t operator()(const SetPolicy&) const { return 0; }
+  std::uint64_t operator()(const Tick&) const { return 0; }
+  std::uint64_t operator()(const Heartbeats&) const { return 0; }
+  std::uint64_t operator()(const SubmitWorkflow&) const { return 0; }
+  std::uint64_t operator()(const SetQuota&) const { return 0; }
+
+ private:
+  [[nodiscard]] std::uint64_t of_worker(std::string_view name) const {
+    const Worker* worker = state_.find_worker(name);
+    return worker == nullptr ? 0 : worker->registered_in;
+  }
+  [[nodiscard]] std::uint64_t of_workflow(WorkflowId id, TaskId task) const {
+    const Workflow* workflow = state_.find(task.is_none() ? id : task.workflow());
+    return workflow == nullptr ? 0 : workflow->accepted_in;
+  }
+  [[nodiscard]] std::uint64_t of_attempt(TaskId id) const {
+    const Task* task = state_.find(id);
+    return task == nullptr ? 0 : task->assigned_in;
+  }
+
+  const State& state_;
+};
 }  // namespace
 
 Result<Record> Brain::execute(Command command, std::int64_t wall_ns) {
@@ -44,6 +83,7 @@ Result<void> Brain::execute(Command command, std::int64_t wall_ns, Record& recor
   record.command = std::move(command);
   record.events.clear();
   record.prior = hash_;
+  record.parent = std::visit(ParentOf(state_), record.command);
   const std::uint64_t index = globals.index;
   const std::int64_t logical = globals.logical;
   const std::int64_t now_ns = globals.now_ns;
@@ -113,6 +153,10 @@ Result<void> Brain::verify(const Record& record) {
         .with("record", std::to_string(record.index))
         .with("then", then)
         .with("now", now);
+  }
+  if (again.parent != record.parent) {
+    return Error{ErrorCode::kConflict, where + ": its parent would be record " + std::to_string(again.parent) +
+                                           ", not " + std::to_string(record.parent)};
   }
   if (again.prior != record.prior || again.post != record.post) {
     return Error{ErrorCode::kConflict, where + ": the events are the same, but the state's hash is " +

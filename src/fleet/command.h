@@ -69,12 +69,13 @@ struct WorkerLost {
   ROTA_FIELDS(worker, reason)
 };
 
-// An operator enables or disables the worker; this holds until an operator changes it.
+// An operator enables or disables the worker; this holds until an operator changes it (B-17).
 struct SetWorkerEnabled {
   static constexpr std::string_view kName = "SetWorkerEnabled";
   std::string worker{};
   bool enabled = true;
-  ROTA_FIELDS(worker, enabled)
+  bool held = true;  // False: it is enabled now, and from now on left to the elastic coordinator.
+  ROTA_FIELDS(worker, enabled, held)
 };
 
 // Items that the worker has in its caches now, in addition to those that are known.

@@ -16,33 +16,8 @@ namespace rota::fleet {
 namespace {
 
 constexpr std::int64_t kMostCost = 9'000'000'000;  // 9,000 per hour.
-constexpr std::int64_t kMostMs = 1'000LL * 3600 * 24 * 365 * 100;
 
 Error invalid(std::string message) { return Error{ErrorCode::kInvalidArgument, std::move(message)}; }
-
-Result<void> check_policy(const Policy& policy) {
-  ROTA_TRY(in_range("lambda_inference", policy.lambda_inference, 0, kOne));
-  ROTA_TRY(in_range("lambda_training", policy.lambda_training, 0, kOne));
-  ROTA_TRY(in_range("lambda_other", policy.lambda_other, 0, kOne));
-  ROTA_TRY(in_range("jitter", policy.jitter, 0, kOne));
-  ROTA_TRY(in_range("aging_interval_ms", policy.aging_interval_ms, 1, kMostMs));
-  ROTA_TRY(in_range("aging_boost", policy.aging_boost, 0, 1'000'000));
-  ROTA_TRY(in_range("cache_ttl_ms", policy.cache_ttl_ms, 0, kMostMs));
-  ROTA_TRY(in_range("merge_most", policy.merge_most, 1, 1000));
-  ROTA_TRY(in_range("max_queue_per_worker", policy.max_queue_per_worker, 0, 1'000'000));
-  ROTA_TRY(in_range("heartbeat_ttl_ms", policy.heartbeat_ttl_ms, 1, kMostMs));
-  ROTA_TRY(in_range("no_worker_grace_ms", policy.no_worker_grace_ms, 0, kMostMs));
-  ROTA_TRY(in_range("backlog_per_worker", policy.backlog_per_worker, 1, 1'000'000'000));
-  ROTA_TRY(in_range("reject_threshold", policy.reject_threshold, 0, kOne));
-  ROTA_TRY(in_range("retention_ms", policy.retention_ms, 0, kMostMs));
-  ROTA_TRY(in_range("result_most_bytes", policy.result_most_bytes, 0, 1 << 30));
-  ROTA_TRY(in_range("elastic.disable_idle_ms", policy.elastic.disable_idle_ms, 0, kMostMs));
-  ROTA_TRY(in_range("elastic.disable_queue_most", policy.elastic.disable_queue_most, 0, kMostMs));
-  ROTA_TRY(in_range("elastic.enable_queue_threshold", policy.elastic.enable_queue_threshold, 0, kMostMs));
-  ROTA_TRY(in_range("elastic.least_active", policy.elastic.least_active, 0, 1'000'000));
-  ROTA_TRY(in_range("elastic.poll_ms", policy.elastic.poll_ms, 1, kMostMs));
-  return in_range("elastic.cooldown_ms", policy.elastic.cooldown_ms, 0, kMostMs);
-}
 
 Result<void> check_worker(const WorkerSpec& worker) {
   if (worker.name.empty()) return invalid("a worker needs a name");
@@ -89,20 +64,29 @@ Result<void> Decision::on(const SetPolicy& command) {
   }
   if (command.policy == state_.policy() && state_.globals().index > 1) return {};
   emit(PolicyChanged());
+  if (command.policy.elastic.enable) return {};
+  // Nobody else enables what the coordinator had disabled (B-17).
+  std::vector<WorkerId> disabled;
+  state_.each_worker([&](const Worker& worker) {
+    if (worker.disabled_elastic) disabled.push_back(worker.id);
+  });
+  for (const WorkerId id : disabled) emit(WorkerChanged{id, WorkerChange::kEnabledElastic});
   return {};
 }
 
 Result<void> Decision::on(const Tick&) {
-  // Sorted by kind and id, so that the order does not depend on when the timers were set.
-  std::vector<Timer> fired = state_.fired();
-  std::sort(fired.begin(), fired.end(),
-            [](const Timer& a, const Timer& b) { return a.kind != b.kind ? a.kind < b.kind : a.id < b.id; });
   std::vector<ShapeRef> graces;
-  for (const Timer& timer : fired) {
-    if (timer.kind == Timer::Kind::kGrace) {
-      graces.push_back(static_cast<ShapeRef>(timer.id));
-    } else {
-      fire(timer);
+  // What fires may set timers that are due at once: the loss of the last worker begins a grace period of 0.
+  for (std::vector<Timer> fired = state_.fired(); !fired.empty(); fired = state_.take_due_timers()) {
+    // Sorted by kind and id, so that the order does not depend on when the timers were set.
+    std::sort(fired.begin(), fired.end(),
+              [](const Timer& a, const Timer& b) { return a.kind != b.kind ? a.kind < b.kind : a.id < b.id; });
+    for (const Timer& timer : fired) {
+      if (timer.kind == Timer::Kind::kGrace) {
+        graces.push_back(static_cast<ShapeRef>(timer.id));
+      } else {
+        fire(timer);
+      }
     }
   }
   fire_graces(graces);
@@ -137,6 +121,7 @@ Result<void> Decision::on(const RegisterWorker& command) {
     emit(WorkerRegistered{id});
     return {};
   }
+  drop_bindings(id);
   emit(WorkerChanged{id, WorkerChange::kLeft});  // Another machine has the name now.
   emit(WorkerRegistered{state_.globals().last_worker.next()});
   return {};
@@ -162,7 +147,9 @@ Result<void> Decision::on(const Heartbeats& command) {
 Result<void> Decision::on(const DrainWorker& command) {
   const Worker* worker = state_.find_worker(command.worker);
   if (worker == nullptr) return no_worker_called(state_, command.worker);
-  if (!worker->draining) emit(WorkerChanged{worker->id, WorkerChange::kDraining});
+  if (worker->draining) return {};
+  emit(WorkerChanged{worker->id, WorkerChange::kDraining});
+  drop_bindings(worker->id);
   return {};
 }
 
@@ -178,9 +165,15 @@ Result<void> Decision::on(const WorkerLost& command) {
 Result<void> Decision::on(const SetWorkerEnabled& command) {
   const Worker* worker = state_.find_worker(command.worker);
   if (worker == nullptr) return no_worker_called(state_, command.worker);
-  const bool enabled = !worker->disabled_by_hand && (!command.enabled || !worker->disabled_elastic);
-  if (command.enabled == enabled) return {};
-  emit(WorkerChanged{worker->id, command.enabled ? WorkerChange::kEnabledByHand : WorkerChange::kDisabledByHand});
+  if (!command.enabled) {
+    if (worker->disabled_by_hand) return {};
+    emit(WorkerChanged{worker->id, WorkerChange::kDisabledByHand});
+    drop_bindings(worker->id);
+    return {};
+  }
+  const bool enabled = !worker->disabled_by_hand && !worker->disabled_elastic;
+  if (enabled && worker->enabled_by_hand == command.held) return {};
+  emit(WorkerChanged{worker->id, command.held ? WorkerChange::kEnabledByHand : WorkerChange::kAutomatic});
   return {};
 }
 
@@ -220,29 +213,8 @@ Result<void> Decision::on(const SubmitWorkflow& command) {
   state_.use_plan(std::move(plan));
   const WorkflowId id = state_.globals().last_workflow.next();
   emit(WorkflowAccepted{id, usage > kOne / 2});
-  // Stages that no registered worker could ever run are reported at once.
-  const Workflow& workflow = state_.at(id);
-  std::vector<bool> checked(workflow.spec.templates.size());
-  for (std::uint32_t i = 0; i < workflow.spec.stages.size(); ++i) {
-    const auto use = static_cast<std::size_t>(workflow.spec.stages[i].use);
-    const TaskTemplate& form = workflow.spec.templates[use];
-    if (checked[use] && !form.gang) continue;
-    checked[use] = true;
-    const Nearest near = nearest_worker(state_, checked_requirements(state_, form), needed_handler(form.spec));
-    if (!near.lacks.empty()) {
-      emit(PlacementWarned{id, i, near.lacks, near.worker});
-      continue;
-    }
-    if (!form.gang) continue;
-    // An idle fleet must have room for the whole gang.
-    const std::int64_t room = state_.placement().room_for(
-        state_, PlacementIndex::key_of(state_, workflow, workflow.tasks[workflow.stages[i].first]));
-    if (room < workflow.stages[i].count) {
-      emit(PlacementWarned{id, i,
-                           "replicas: " + std::to_string(workflow.stages[i].count) + " together needed, room for " +
-                               std::to_string(room),
-                           near.worker});
-    }
+  for (Infeasible& stage : infeasible_stages(state_, state_.at(id))) {
+    emit(PlacementWarned{id, stage.stage, std::move(stage.requirement), stage.nearest});
   }
   return {};
 }

@@ -50,13 +50,15 @@ class Decision {
   Result<const Task*> reported(TaskId id, AttemptNumber attempt);
   void resume_if_paused(TaskId id);
   void succeeded(const ReportEnded& report);
-  void end_attempt(TaskId id, FailureKind kind, const std::string& message, bool final);
+  void end_attempt(TaskId id, FailureKind kind, const std::string& message, bool final, bool batch = false);
   void fail(TaskId id, FailureKind kind, const std::string& message);
   void cascade(TaskId root);
   void stop_gang(TaskId id);
   void stopped(TaskId id);
   void cancel(TaskId id, TaskId root);
   void worker_gone(WorkerId id);
+  // The worker takes no more tasks: workflows and types that are bound to it are bound to none.
+  void drop_bindings(WorkerId id);
   // The worker sent a message and still has its tasks.
   void heard_from(const Worker& worker);
 
@@ -73,6 +75,8 @@ class Decision {
 
   // settle.cc
   bool promote();
+  bool unbind();
+  bool release_room();
   bool examine();
   bool place();
   bool place_gang(ShapeRef shape, const ReadyClass& ready);
@@ -81,7 +85,8 @@ class Decision {
   bool preempt();
   bool end_workflow();
   bool leave();
-  [[nodiscard]] bool over_quota(const User& user, const Requirements& needs, std::int64_t tasks = 1) const;
+  // True if so many more tasks with this key would exceed the user's quota or the resources of the fleet.
+  [[nodiscard]] bool over_limit(const User& user, const ShapeKey& key, std::int64_t tasks = 1) const;
 
   State& state_;
   const Command& command_;

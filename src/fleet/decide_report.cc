@@ -25,6 +25,12 @@ std::int64_t backoff_ms(const Retry& retry, std::uint32_t spent) {
   return std::min(wait, retry.backoff_most_ms);
 }
 
+bool in_merged_execution(const State& state, TaskId id) {
+  const auto& executions = state.at(state.at(id).worker).executions;
+  return std::any_of(executions.begin(), executions.end(),
+                     [&](const Execution& execution) { return execution.merged && execution.has(id); });
+}
+
 RequeueReason reason_of(FailureKind kind) {
   switch (kind) {
     case FailureKind::kMemory:
@@ -58,14 +64,13 @@ void Decision::resume_if_paused(TaskId id) {
 Result<void> Decision::on(const ReportEnded& command) {
   ROTA_TRY_ASSIGN(const Task* task, reported(command.task, command.attempt));
   if (task == nullptr) return {};
-  resume_if_paused(command.task);
   const AttemptOutcome& outcome = command.outcome;
   switch (outcome.end) {
     case AttemptEnd::kSucceeded:
       succeeded(command);
       break;
     case AttemptEnd::kFailed:
-      end_attempt(command.task, outcome.failure, outcome.message, outcome.final);
+      end_attempt(command.task, outcome.failure, outcome.message, outcome.final, outcome.batch);
       break;
     case AttemptEnd::kCancelled:
     case AttemptEnd::kPreempted:
@@ -95,6 +100,7 @@ void Decision::succeeded(const ReportEnded& report) {
       return;
     }
   }
+  resume_if_paused(report.task);
   emit(TaskSucceeded{report.task, report.attempt});
 }
 
@@ -140,7 +146,8 @@ Result<void> Decision::on(const ReportCheckpoint& command) {
 Result<void> Decision::on(const ReportUndeliverable& command) {
   ROTA_TRY_ASSIGN(const Task* task, reported(command.task, command.attempt));
   if (task == nullptr) return {};
-  resume_if_paused(command.task);
+  // Otherwise the next decision would choose this worker again, over and over at one instant (B-23).
+  if (state_.at(task->worker).takes_tasks()) emit(WorkerChanged{task->worker, WorkerChange::kRefusing});
   if (task->stopping && task->stop != StopReason::kPreempt) {
     stopped(command.task);
   } else {
@@ -149,14 +156,20 @@ Result<void> Decision::on(const ReportUndeliverable& command) {
   return {};
 }
 
-// The attempt of a running task ended without success.
-void Decision::end_attempt(TaskId id, FailureKind kind, const std::string& message, bool final) {
+// The attempt of a running task ended without success. A paused task stays paused (B-19).
+void Decision::end_attempt(TaskId id, FailureKind kind, const std::string& message, bool final, bool batch) {
   const Workflow& workflow = state_.at(id.workflow());
   const Task& task = workflow.tasks[id.index()];
   const TaskTemplate& use = workflow.template_of(task);
   // It was told to stop: however it ended, it has stopped.
   if (task.stopping && task.stop != StopReason::kPreempt) {
     stopped(id);
+    return;
+  }
+  // One of the merged tasks may be the reason why all of them failed: each runs alone, and only its own failures count
+  // (B-12).
+  if (batch && in_merged_execution(state_, id)) {
+    emit(TaskRequeued{id, RequeueReason::kBatchFailed, 0, 0});
     return;
   }
   if (final || task.spent + 1 >= use.retry.max_attempts) {
@@ -198,6 +211,7 @@ void Decision::stop_gang(TaskId id) {
 }
 
 void Decision::fail(TaskId id, FailureKind kind, const std::string& message) {
+  resume_if_paused(id);
   emit(TaskFailed{id, kind, message});
   cascade(id);
 }
@@ -243,13 +257,16 @@ void Decision::cancel(TaskId id, TaskId root) { emit(TaskCancelled{id, !root.is_
 void Decision::worker_gone(WorkerId id) {
   while (!state_.at(id).executions.empty()) {
     const TaskId task = state_.at(id).executions.front().members.front();
-    resume_if_paused(task);
     if (state_.at(task).stopping) {
       stopped(task);
     } else {
       end_attempt(task, FailureKind::kWorkerLost, "worker '" + state_.at(id).spec.name + "' was lost", false);
     }
   }
+  drop_bindings(id);
+}
+
+void Decision::drop_bindings(WorkerId id) {
   if (!state_.at(id).owner.is_none()) emit(BindingDropped{state_.at(id).owner, {}});
   std::vector<std::string> types;
   for (const auto& [type, owner] : state_.globals().type_owner) {

@@ -36,6 +36,13 @@ void Decision::fire(const Timer& timer) {
       emit(WorkerChanged{worker->id, WorkerChange::kLeft});
       return;
     }
+    case Timer::Kind::kRefusal: {
+      const Worker* worker = state_.find(WorkerId(static_cast<std::uint32_t>(timer.id)));
+      if (worker == nullptr || !worker->refusing) return;
+      if (worker->refused_ns + state_.policy().undeliverable_backoff_ms * graph::kNsPerMs > state_.time_ns()) return;
+      emit(WorkerChanged{worker->id, WorkerChange::kAccepting});
+      return;
+    }
   }
 }
 
@@ -70,6 +77,11 @@ void Decision::fire_graces(const std::vector<ShapeRef>& shapes) {
 std::string Decision::unplaceable(const ShapeKey& key) const {
   const Nearest near = nearest_worker(state_, key.needs, key.handler);
   const std::string message = "no live worker can run it: ";
+  if (const std::string lacks = missing_in_fleet(state_, key); !lacks.empty()) return message + lacks;
+  if (const Worker* pinned = state_.find_worker(key.pinned); pinned != nullptr && pinned->live()) {
+    return message + unmet_requirement(pinned->spec, key.needs, key.handler) + " (at '" + key.pinned +
+           "', to which it is pinned)";
+  }
   if (!key.pinned.empty()) return message + "worker '" + key.pinned + "' is not registered";
   if (near.worker.is_none()) return message + "there is no live worker";
   if (!near.lacks.empty()) {
@@ -100,21 +112,43 @@ std::vector<Waiting> waiting_tasks(const PlacementIndex& index) {
   return list;
 }
 
+// True if an enabled worker could ever run tasks of the shape.
+bool has_enabled_worker(const State& state, const Shape& shape) {
+  const ShapeKey& key = shape.key;
+  const auto& kinds = state.placement().kinds();
+  const bool any_of_kind = key.only.is_none() && key.pinned.empty() && key.excluded.empty() &&
+                           dispatch_rules(state).binding == Binding::kNone && key.gang == 0;
+  if (any_of_kind) {
+    for (std::size_t i = 0; i < kinds.size(); ++i) {
+      if (shape.fits[i].possible && kinds[i].enabled > 0) return true;
+    }
+    return false;
+  }
+  std::int64_t room = 0;
+  const Workflow* workflow = state.find(key.workflow);
+  const std::int64_t together = key.gang == 0 ? 1 : workflow->stages[key.gang - 1].count;
+  const bool one_place = dispatch_rules(state).binding != Binding::kNone;
+  state.each_worker([&](const Worker& worker) {
+    if (!worker.enabled() || !PlacementIndex::permits(state, shape, worker)) return;
+    const std::int64_t here =
+        dispatch_rules(state).one_task_per_worker ? 1 : std::min(worker.spec.resources.count(key.needs), together);
+    room = one_place ? std::max(room, here) : room + here;
+  });
+  return room >= together;
+}
+
 // Removes from `list` the tasks that the worker would start if it were enabled; false if there are none. Tasks that it
 // still runs hold their resources. In modes that bind tasks to workers it counts for one task: the others may be bound
 // to other workers.
-bool take_waiting(const Worker& worker, const DispatchRules& rules, std::vector<Waiting>& list) {
+bool take_waiting(const State& state, const Worker& worker, std::vector<Waiting>& list) {
+  const DispatchRules& rules = dispatch_rules(state);
   const Resources& resources = worker.spec.resources;
   const bool only_one = rules.binding != Binding::kNone || rules.one_task_per_worker;
   ResourceUse used = worker.used;
   bool any = false;
   for (Waiting& waiting : list) {
     const ShapeKey& key = waiting.shape->key;
-    if (!meets(worker.spec, key.needs, key.handler)) continue;
-    if (!key.pinned.empty() && key.pinned != worker.spec.name) continue;
-    if (!key.only.is_none() && key.only != worker.id) continue;
-    if (waiting.shape->spare_excluded && std::binary_search(key.excluded.begin(), key.excluded.end(), worker.id))
-      continue;
+    if (!PlacementIndex::permits(state, *waiting.shape, worker) || works_for_another(state, key, worker)) continue;
     std::int64_t count = only_one ? std::min<std::int64_t>(waiting.tasks, 1) : waiting.tasks;
     if (!rules.one_task_per_worker) count = std::min(count, resources.count(key.needs, used));
     if (count <= 0) continue;
@@ -128,8 +162,9 @@ bool take_waiting(const Worker& worker, const DispatchRules& rules, std::vector<
 
 }  // namespace
 
-// B-17. With a short queue, workers that have idled long enough are disabled, the weakest first, down to the minimum;
-// with a long one, disabled workers are enabled, the strongest first, as many as the queue needs.
+// B-17. Workers are enabled, the strongest first, as many as needed: when the queue is long, for its tasks; for tasks
+// that no enabled worker could ever run, however short the queue is; and to have the minimum. Otherwise, with a short
+// queue, workers that have idled long enough are disabled, the weakest first, down to the minimum.
 void Decision::poll_elastic() {
   const ElasticPolicy& elastic = state_.policy().elastic;
   if (!elastic.enable) return;
@@ -139,35 +174,51 @@ void Decision::poll_elastic() {
   const auto cool = [&](const Worker& worker) {
     return worker.toggled_ns == 0 || worker.toggled_ns + elastic.cooldown_ms * graph::kNsPerMs <= now;
   };
+  std::vector<Waiting> waiting = waiting_tasks(state_.placement());
+  const auto could_run_one = [&](const Worker& worker) {
+    return std::any_of(waiting.begin(), waiting.end(),
+                       [&](const Waiting& each) { return PlacementIndex::permits(state_, *each.shape, worker); });
+  };
   std::int64_t active = 0;
-  std::vector<const Worker*> change;
-  const bool grow = queue > elastic.enable_queue_threshold;
+  std::vector<const Worker*> disabled;
+  std::vector<const Worker*> idle;
   state_.each_worker([&](const Worker& worker) {
-    if (worker.takes_tasks()) ++active;
-    if (!worker.live() || worker.disabled_by_hand || !cool(worker)) return;
-    if (grow && worker.disabled_elastic) change.push_back(&worker);
-    if (!grow && queue <= elastic.disable_queue_most && !worker.disabled_elastic && worker.executions.empty() &&
-        worker.owner.is_none() && worker.idle_since_ns + elastic.disable_idle_ms * graph::kNsPerMs <= now) {
-      change.push_back(&worker);
+    if (worker.enabled()) ++active;
+    if (!worker.eligible() || !cool(worker)) return;
+    if (worker.disabled_elastic) {
+      disabled.push_back(&worker);
+    } else if (queue <= elastic.disable_queue_most && !worker.enabled_by_hand && worker.executions.empty() &&
+               worker.owner.is_none() && worker.idle_since_ns + elastic.disable_idle_ms * graph::kNsPerMs <= now &&
+               !could_run_one(worker)) {
+      idle.push_back(&worker);
     }
   });
   const auto& kinds = state_.placement().kinds();
-  std::sort(change.begin(), change.end(), [&](const Worker* a, const Worker* b) {
+  const auto stronger = [&](const Worker* a, const Worker* b) {
     const std::int64_t x = kinds[a->kind].throughput;
     const std::int64_t y = kinds[b->kind].throughput;
-    if (x != y) return grow ? x > y : x < y;
-    return grow ? a->id < b->id : a->id > b->id;
-  });
-  if (grow) {
-    std::vector<Waiting> waiting = waiting_tasks(state_.placement());
-    const DispatchRules& rules = dispatch_rules(state_);
-    std::erase_if(change, [&](const Worker* worker) { return !take_waiting(*worker, rules, waiting); });
-  } else {
-    const auto spare = static_cast<std::size_t>(std::max<std::int64_t>(0, active - elastic.least_active));
-    change.resize(std::min(change.size(), spare));
+    return x != y ? x > y : a->id < b->id;
+  };
+  std::sort(disabled.begin(), disabled.end(), stronger);
+  std::sort(idle.begin(), idle.end(), [&](const Worker* a, const Worker* b) { return stronger(b, a); });
+
+  if (queue <= elastic.enable_queue_threshold) {
+    std::erase_if(waiting, [&](const Waiting& each) { return has_enabled_worker(state_, *each.shape); });
   }
-  for (const Worker* worker : change) {
-    emit(WorkerChanged{worker->id, grow ? WorkerChange::kEnabledElastic : WorkerChange::kDisabledElastic});
+  std::vector<WorkerId> enable;
+  std::vector<WorkerId> spare;
+  for (const Worker* worker : disabled) (take_waiting(state_, *worker, waiting) ? enable : spare).push_back(worker->id);
+  for (const WorkerId id : spare) {
+    if (active + static_cast<std::int64_t>(enable.size()) >= elastic.least_active) break;
+    enable.push_back(id);
+  }
+  for (const WorkerId id : enable) emit(WorkerChanged{id, WorkerChange::kEnabledElastic});
+  if (!enable.empty() || queue > elastic.enable_queue_threshold) return;
+  for (const Worker* worker : idle) {
+    if (active-- <= elastic.least_active) break;
+    const WorkerId id = worker->id;
+    emit(WorkerChanged{id, WorkerChange::kDisabledElastic});
+    drop_bindings(id);
   }
 }
 

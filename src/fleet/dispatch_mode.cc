@@ -60,6 +60,42 @@ const Requirements& checked_requirements(const State& state, const TaskTemplate&
   return dispatch_rules(state).checks_requirements ? use.needs : kNothing;
 }
 
+Amounts take_fleet_names(const Policy& policy, Amounts& request) {
+  Amounts taken;
+  if (policy.fleet.empty()) return taken;
+  Amounts fleet;
+  fleet.named = policy.fleet;
+  for (const NamedAmount& entry : request.named) {
+    if (fleet.count_of(entry.name) > 0) taken.named.push_back(entry);
+  }
+  std::erase_if(request.named, [&](const NamedAmount& entry) { return fleet.count_of(entry.name) > 0; });
+  return taken;
+}
+
+FleetUse counted_use(const ShapeKey& key, std::int64_t tasks) {
+  FleetUse use = FleetUse::of(key.needs, tasks);
+  use.Amounts::add(key.fleet, tasks);
+  use.Amounts::add(key.unchecked, tasks);
+  use.gpus += key.unchecked_gpus * tasks;
+  return use;
+}
+
+bool could_run_elsewhere(const State& state, const ShapeKey& key) {
+  const WorkerId bound = bound_worker(state, key);
+  const Workflow* workflow = state.find(key.workflow);
+  std::int64_t together = 1;
+  if (key.gang != 0 && workflow != nullptr) together = workflow->stages[key.gang - 1].count;
+  const bool all = dispatch_rules(state).binding == Binding::kWorkflow;
+  bool found = false;
+  state.each_worker([&](const Worker& worker) {
+    if (found || worker.id == bound || !worker.eligible() || !meets(worker.spec, key.needs, key.handler)) return;
+    if (!key.pinned.empty() && key.pinned != worker.spec.name) return;
+    if (all && (workflow == nullptr || !could_run_all(state, worker.spec, workflow->spec))) return;
+    found = worker.spec.resources.count(key.needs) >= together;
+  });
+  return found;
+}
+
 void add_binding(const State& state, const Workflow& workflow, const TaskTemplate& use, ShapeKey& key) {
   switch (dispatch_rules(state).binding) {
     case Binding::kNone:
@@ -96,19 +132,26 @@ bool could_take(const State& state, const ShapeKey& key, const Worker& worker) {
   if (binding == Binding::kWorkflow && workflow == nullptr) return false;
   if (const WorkerId bound = bound_worker(state, key); !bound.is_none()) return bound == worker.id;
   // It would get all tasks of the workflow.
-  return workflow == nullptr || could_run_all(worker.spec, workflow->spec);
+  return workflow == nullptr || could_run_all(state, worker.spec, workflow->spec);
 }
 
-bool may_take(const State& state, const ShapeKey& key, const Worker& worker) {
-  const Binding binding = dispatch_rules(state).binding;
-  if (binding == Binding::kNone) return true;
-  if (binding == Binding::kWorkflow && !worker.owner.is_none() && worker.owner != key.workflow) return false;
-  return could_take(state, key, worker);
+bool works_for_another(const State& state, const ShapeKey& key, const Worker& worker) {
+  return dispatch_rules(state).binding == Binding::kWorkflow && !worker.owner.is_none() && worker.owner != key.workflow;
 }
 
-bool could_run_all(const WorkerSpec& worker, const WorkflowSpec& workflow) {
+bool can_run(const State& state, const WorkerSpec& worker, const TaskTemplate& use) {
+  if (!use.pinned.empty() && use.pinned != worker.name) return false;
+  if (state.policy().fleet.empty() || use.needs.named.empty()) {
+    return meets(worker, use.needs, needed_handler(use.spec));
+  }
+  Requirements needs = use.needs;
+  take_fleet_names(state.policy(), needs);
+  return meets(worker, needs, needed_handler(use.spec));
+}
+
+bool could_run_all(const State& state, const WorkerSpec& worker, const WorkflowSpec& workflow) {
   return std::all_of(workflow.templates.begin(), workflow.templates.end(),
-                     [&](const TaskTemplate& use) { return meets(worker, use.needs, needed_handler(use.spec)); });
+                     [&](const TaskTemplate& use) { return can_run(state, worker, use); });
 }
 
 }  // namespace rota::fleet

@@ -39,18 +39,29 @@ struct DispatchRules {
 // The requirements of the template that the mode checks.
 [[nodiscard]] const Requirements& checked_requirements(const State& state, const TaskTemplate& use);
 
+// Removes from the request the named resources that belong to the whole fleet (Policy::fleet), and returns them.
+Amounts take_fleet_names(const Policy& policy, Amounts& request);
+
+// What so many tasks with this key count for in the quota of their user.
+[[nodiscard]] FleetUse counted_use(const ShapeKey& key, std::int64_t tasks);
+
 // Adds to the key of a task what its binding depends on.
 void add_binding(const State& state, const Workflow& workflow, const TaskTemplate& use, ShapeKey& key);
 
 // The worker to which tasks with this key are bound now; none if they are not.
 [[nodiscard]] WorkerId bound_worker(const State& state, const ShapeKey& key);
 
-// True if the mode lets this worker take tasks with the key now.
-[[nodiscard]] bool may_take(const State& state, const ShapeKey& key, const Worker& worker);
-// True if it would once the worker has no other workflow to work for.
+// True if the worker works for another workflow now, and takes no tasks with the key.
+[[nodiscard]] bool works_for_another(const State& state, const ShapeKey& key, const Worker& worker);
+// True if the mode lets this worker take tasks with the key once it has no other workflow to work for.
 [[nodiscard]] bool could_take(const State& state, const ShapeKey& key, const Worker& worker);
 
+// True if an eligible worker could run tasks with this key if they were not bound to another one.
+[[nodiscard]] bool could_run_elsewhere(const State& state, const ShapeKey& key);
+
+// True if the worker could run the tasks of the template: it meets what they need, and they are not pinned to another.
+[[nodiscard]] bool can_run(const State& state, const WorkerSpec& worker, const TaskTemplate& use);
 // True if the worker could run each task of the workflow.
-[[nodiscard]] bool could_run_all(const WorkerSpec& worker, const WorkflowSpec& workflow);
+[[nodiscard]] bool could_run_all(const State& state, const WorkerSpec& worker, const WorkflowSpec& workflow);
 
 }  // namespace rota::fleet

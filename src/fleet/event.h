@@ -43,9 +43,12 @@ enum class WorkerChange : std::uint8_t {
   kEnabledByHand,
   kDisabledElastic,
   kEnabledElastic,
+  kAutomatic,  // Enabled, and from now on left to the elastic coordinator.
+  kRefusing,   // An assignment did not reach it: it gets no tasks for Policy::undeliverable_backoff_ms.
+  kAccepting,  // That time is over.
 };
-ROTA_ENUM_NAMES(WorkerChange, kEnabledElastic, "draining", "left", "unreachable", "back", "disabled_by_hand",
-                "enabled_by_hand", "disabled_elastic", "enabled_elastic")
+ROTA_ENUM_NAMES(WorkerChange, kAccepting, "draining", "left", "unreachable", "back", "disabled_by_hand",
+                "enabled_by_hand", "disabled_elastic", "enabled_elastic", "automatic", "refusing", "accepting")
 struct WorkerChanged {
   static constexpr std::string_view kName = "WorkerChanged";
   WorkerId worker{};
@@ -105,7 +108,8 @@ enum class Why : std::uint8_t {
 };
 ROTA_ENUM_NAMES(Why, kCustom, "only_worker_available", "least_loaded", "resource_fit", "affinity", "score", "sticky",
                 "pinned", "first_fit", "round_robin", "random", "custom")
-// Why a task runs where it does (B-3). `why` decides which numbers are used; the others are 0.
+// Why a task runs where it does (B-3). `why` decides which numbers the choice used. Lambda, throughput, cost and score
+// of the chosen worker are there in any case (H-2), also with a single candidate.
 struct Reasoning {
   static constexpr bool kWritesEnumerators = true;
   Why why = Why::kOnlyWorkerAvailable;
@@ -169,9 +173,10 @@ enum class RequeueReason : std::uint8_t {
   kStickyWorkerBusy,  // It was not assigned: it waits for its parent's worker.
   kGang,              // Another task of its gang stopped.
   kRetried,           // By a user.
+  kBatchFailed,       // The execution into which it was merged failed as a whole. It runs alone from now on.
 };
-ROTA_ENUM_NAMES(RequeueReason, kRetried, "failed", "worker_lost", "killed_for_memory", "timed_out", "preempted",
-                "undeliverable", "sticky_worker_busy", "gang", "retried")
+ROTA_ENUM_NAMES(RequeueReason, kBatchFailed, "failed", "worker_lost", "killed_for_memory", "timed_out", "preempted",
+                "undeliverable", "sticky_worker_busy", "gang", "retried", "batch_failed")
 struct TaskRequeued {
   static constexpr std::string_view kName = "TaskRequeued";
   TaskId task{};
@@ -227,12 +232,23 @@ struct QuotaChanged {
   ROTA_FIELDS()
 };
 
-// A workflow or a type is no longer bound to its worker, because that is gone.
+// A workflow or a type is no longer bound to its worker: that takes no more tasks, or it can never run a task of it
+// that another worker can.
 struct BindingDropped {
   static constexpr std::string_view kName = "BindingDropped";
   WorkflowId workflow{};
   std::string type{};
   ROTA_FIELDS(workflow, type)
+};
+
+// The worker keeps room for the ready task: no other task starts there if this one would then not fit when those that
+// were told to stop have stopped (B-22). None: the room is no longer kept. It also ends when the task is no longer
+// ready and when the worker takes no more tasks.
+struct RoomReserved {
+  static constexpr std::string_view kName = "RoomReserved";
+  TaskId task{};
+  WorkerId worker{};
+  ROTA_FIELDS(task, worker)
 };
 
 enum class Outcome : std::uint8_t { kRunning, kSucceeded, kFailed, kCancelled };
@@ -261,7 +277,7 @@ using Event =
     std::variant<PolicyChanged, WorkerRegistered, WorkersSeen, WorkerChanged, CachesReported, WorkflowAccepted,
                  PlacementWarned, TaskReadied, TaskSkipped, TaskAssigned, TaskStarted, TaskSucceeded, TaskFailed,
                  TaskRequeued, TaskCancelled, TaskPaused, TaskResumed, StopRequested, CheckpointSaved, PriorityChanged,
-                 QuotaChanged, BindingDropped, WorkflowEnded, WorkflowForgotten, ElasticPolled>;
+                 QuotaChanged, BindingDropped, WorkflowEnded, WorkflowForgotten, ElasticPolled, RoomReserved>;
 using Events = std::vector<Event>;
 
 }  // namespace rota::fleet

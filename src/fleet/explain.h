@@ -30,6 +30,7 @@ enum class ExplainReason : std::uint8_t {
   kPaused,          // For a user to resume it.
   kBackoff,         // For the time of its next attempt.
   kQuota,           // For its user to hold less.
+  kFleetResource,   // For others to hold less of a named resource of the whole fleet.
   kUnplaceable,     // For a worker that could ever run it; it fails after the grace period.
   kGangIncomplete,  // For the others of its gang to be ready.
   kGangRoom,        // For room for its whole gang at once.

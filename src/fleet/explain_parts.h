@@ -31,6 +31,7 @@ class Explainer {
   void ready();
   void unplaceable(const Shape& shape);
   [[nodiscard]] bool over_quota(const Shape& shape);
+  [[nodiscard]] bool over_fleet(const Shape& shape);
   void gang(const Shape& shape);
   void one_worker(ExplainReason reason, const Worker& worker, const std::string& what);
   void no_room(const Shape& shape);

@@ -1,7 +1,7 @@
 // Explains why a ready task is not placed: the first of these reasons that applies.
 //
-//   no live worker could ever run it > its user's quota > its gang > the only worker that may run it > no worker has
-//   room
+//   no live worker could ever run it > its user's quota > the fleet's named resources > its gang > the only worker that
+//   may run it > no worker has room
 //
 // Reasons that more room would not remove come first.
 #include <algorithm>
@@ -35,7 +35,7 @@ void Explainer::ready() {
   const ShapeKey& key = shape.key;
   if (shape.live == 0) {
     unplaceable(shape);
-  } else if (over_quota(shape)) {  // It has written the reason.
+  } else if (over_quota(shape) || over_fleet(shape)) {  // It has written the reason.
   } else if (key.gang != 0) {
     gang(shape);
   } else if (shape.start > 0 || shape.queue > 0) {
@@ -54,9 +54,9 @@ void Explainer::ready() {
   } else {
     no_room(shape);
   }
-  if (task_.preempts) {
-    also("; others of lower priority were asked to make room for it");
-    fact("preempts", 1);
+  if (const Worker* keeper = state_.find(task_.reserved()); keeper != nullptr) {
+    also("; worker " + quoted(keeper->spec.name) + " keeps room for it");
+    fact("reserved", keeper->spec.name);
   }
   place_in_order();
 }
@@ -77,6 +77,9 @@ void Explainer::unplaceable(const Shape& shape) {
     why += worker == nullptr ? std::string("which is not registered")
            : !worker->live() ? "which is " + std::string(to_string(worker->status(0)))
                              : "which lacks " + unmet_requirement(worker->spec, key.needs, key.handler);
+  } else if (std::string name = missing_in_fleet(state_, key); !name.empty()) {
+    why = name;
+    fact("requirement", name);
   } else if (near.worker.is_none()) {
     why = "there is no live worker";
   } else if (!near.lacks.empty()) {
@@ -102,7 +105,7 @@ bool Explainer::over_quota(const Shape& shape) {
   const User& user = state_.users()[workflow_.user];
   // The quota counts a gang as a whole.
   const std::int64_t count = shape.key.gang == 0 ? 1 : workflow_.stages[task_.stage].unfinished;
-  const auto excess = user.limits.exceeded(user.used, FleetUse::of(shape.key.needs, count));
+  const auto excess = user.limits.exceeded(user.used, counted_use(shape.key, count));
   if (!excess) return false;
   because(ExplainReason::kQuota,
           "waits for the quota of user " + quoted(user.name) + ": " + excess->what + " " +
@@ -114,6 +117,28 @@ bool Explainer::over_quota(const Shape& shape) {
   fact("used", excess->used);
   fact("required", excess->more);
   return true;
+}
+
+bool Explainer::over_fleet(const Shape& shape) {
+  Amounts fleet;
+  fleet.named = state_.policy().fleet;
+  const std::int64_t count = shape.key.gang == 0 ? 1 : workflow_.stages[task_.stage].unfinished;
+  for (const NamedAmount& entry : shape.key.fleet.named) {
+    const std::int64_t all = fleet.count_of(entry.name);
+    const std::int64_t used = state_.fleet_used().count_of(entry.name);
+    const std::int64_t more = entry.count * count;
+    if (more <= all - used) continue;
+    because(ExplainReason::kFleetResource, "waits for " + quoted(entry.name) + ", of which the whole fleet has " +
+                                               std::to_string(all) + ": " + std::to_string(used) +
+                                               (used == 1 ? " is" : " are") + " in use, and " +
+                                               (count > 1 ? "its gang" : "it") + " needs " + std::to_string(more));
+    fact("resource", entry.name);
+    fact("limit", all);
+    fact("used", used);
+    fact("required", more);
+    return true;
+  }
+  return false;
 }
 
 void Explainer::gang(const Shape& shape) {
@@ -174,7 +199,7 @@ void Explainer::no_room(const Shape& shape) {
     ++able;
     const bool failed_there = std::binary_search(key.excluded.begin(), key.excluded.end(), worker.id);
     const bool by_workflow = dispatch_rules(state_).binding == Binding::kWorkflow;
-    const bool all = !by_workflow || could_run_all(worker.spec, workflow_.spec);
+    const bool all = !by_workflow || could_run_all(state_, worker.spec, workflow_.spec);
     Count& why = !worker.reachable                                                        ? unreachable
                  : worker.draining                                                        ? draining
                  : worker.disabled_by_hand || worker.disabled_elastic                     ? disabled

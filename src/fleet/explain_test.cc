@@ -282,7 +282,7 @@ workflow high priority=5
 )");
   const Explanation why = script.explain("y");
   EXPECT_EQ(why.reason, ExplainReason::kNoRoom);
-  EXPECT_THAT(why.sentence, HasSubstr("others of lower priority were asked to make room for it"));
+  EXPECT_THAT(why.sentence, HasSubstr("worker 'a' keeps room for it"));
   EXPECT_THAT(script.explain("x").sentence, HasSubstr("one of higher priority needs its place"));
 }
 
@@ -371,7 +371,7 @@ workflow w
   const Script merged(R"(worker a cpu=1
 workflow w
   stage x
-  stage y needs=x items=2 mergeable
+  stage y needs=x items=2 batch
 ok wf-1.0
 )");
   EXPECT_THAT(merged.explain("y[0]").sentence, HasSubstr("1 other ran with it, merged"));

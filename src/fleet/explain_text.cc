@@ -40,6 +40,8 @@ std::string_view to_string(ExplainReason reason) {
       return "paused";
     case ExplainReason::kBackoff:
       return "backoff";
+    case ExplainReason::kFleetResource:
+      return "fleet_resource";
     case ExplainReason::kQuota:
       return "quota";
     case ExplainReason::kUnplaceable:

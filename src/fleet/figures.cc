@@ -13,6 +13,8 @@ void Meter::advance(std::int64_t now_ns) {
     sums_.cpu_up += passed * rates_.cpu_up;
     sums_.cost_busy += passed * rates_.cost_busy;
     sums_.cost_up += passed * rates_.cost_up;
+    sums_.power_busy += passed * rates_.power_busy;
+    sums_.power_up += passed * rates_.power_up;
   }
   now_ns_ = now_ns;
 }
@@ -24,17 +26,24 @@ void Meter::touch(WorkerId id, const State& state) {
   Rates fresh;
   if (const Worker* worker = state.find(id); worker != nullptr) {
     const std::int64_t price = worker->spec.cost_microdollars_per_hour;
+    const std::int64_t power = worker->spec.power_milliwatts;
     const bool up = worker->reachable && !worker->left && !worker->disabled_by_hand && !worker->disabled_elastic;
     const bool busy = worker->executions.size() > worker->queued;
     // A worker that was disabled while it ran tasks is up until they end.
-    fresh = {worker->used.cpu_millis, up || busy ? worker->spec.resources.cpu_millis : 0, busy ? price : 0,
-             up || busy ? price : 0};
+    fresh = {.cpu_used = worker->used.cpu_millis,
+             .cpu_up = up || busy ? worker->spec.resources.cpu_millis : 0,
+             .cost_busy = busy ? price : 0,
+             .cost_up = up || busy ? price : 0,
+             .power_busy = busy ? power : 0,
+             .power_up = up || busy ? power : 0};
   }
   Rates& old = workers_[id.value()];
   rates_.cpu_used += fresh.cpu_used - old.cpu_used;
   rates_.cpu_up += fresh.cpu_up - old.cpu_up;
   rates_.cost_busy += fresh.cost_busy - old.cost_busy;
   rates_.cost_up += fresh.cost_up - old.cost_up;
+  rates_.power_busy += fresh.power_busy - old.power_busy;
+  rates_.power_up += fresh.power_up - old.power_up;
   old = fresh;
 }
 
@@ -101,6 +110,9 @@ Figures Meter::figures(const State& state) const {
   figures.makespan_ns = end_ns_ - begin_ns_;
   figures.cost_busy_microdollars = static_cast<std::int64_t>(at_end_.cost_busy / kNsPerHour);
   figures.cost_up_microdollars = static_cast<std::int64_t>(at_end_.cost_up / kNsPerHour);
+  constexpr Wide kNsPerSecond = 1'000'000'000;
+  figures.energy_busy_millijoules = static_cast<std::int64_t>(at_end_.power_busy / kNsPerSecond);
+  figures.energy_up_millijoules = static_cast<std::int64_t>(at_end_.power_up / kNsPerSecond);
   if (at_end_.cpu_up > 0) {
     figures.utilisation_millionths = static_cast<std::int64_t>(at_end_.cpu_used * 1'000'000 / at_end_.cpu_up);
   }
@@ -132,6 +144,8 @@ std::string to_json(const Figures& figures) {
   add("makespan_ns", figures.makespan_ns);
   add("cost_busy_microdollars", figures.cost_busy_microdollars);
   add("cost_up_microdollars", figures.cost_up_microdollars);
+  add("energy_busy_millijoules", figures.energy_busy_millijoules);
+  add("energy_up_millijoules", figures.energy_up_millijoules);
   add("utilisation_millionths", figures.utilisation_millionths);
   add("wait_mean_ns", figures.wait_mean_ns);
   add("wait_p95_ns", figures.wait_p95_ns);

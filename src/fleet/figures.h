@@ -31,6 +31,9 @@ struct Figures {
   // enabled (up).
   std::int64_t cost_busy_microdollars = 0;
   std::int64_t cost_up_microdollars = 0;
+  // The energy that workers which give their power (power_watts) used in these times, at that power.
+  std::int64_t energy_busy_millijoules = 0;
+  std::int64_t energy_up_millijoules = 0;
   // Core-seconds that tasks held, divided by the core-seconds of workers that were up; in millionths.
   std::int64_t utilisation_millionths = 0;
   // The time from ready to assigned, of first attempts.
@@ -77,12 +80,16 @@ class Meter {
     std::int64_t cpu_up = 0;
     std::int64_t cost_busy = 0;
     std::int64_t cost_up = 0;
+    std::int64_t power_busy = 0;  // In milliwatts.
+    std::int64_t power_up = 0;
   };
   struct Sums {
     Wide cpu_used = 0;
     Wide cpu_up = 0;
     Wide cost_busy = 0;
     Wide cost_up = 0;
+    Wide power_busy = 0;
+    Wide power_up = 0;
   };
 
   void advance(std::int64_t now_ns);

@@ -1,5 +1,7 @@
 // What holds between two records. Visits everything: for tests.
+#include <algorithm>
 #include <map>
+#include <set>
 
 #include "fleet/state.h"
 #include "rota/assert.h"
@@ -11,6 +13,8 @@ void State::check_invariants() const {
   std::uint64_t unfinished = 0;
   std::map<TaskId, WorkerId> placed;
   std::map<std::uint32_t, FleetUse> used_by;
+  Amounts fleet_used;
+  std::set<TaskId> reserving;
 
   // (1) The resources in use on a worker are the sum over its executions; a task and a device are in one execution.
   each_worker([&](const Worker& worker) {
@@ -22,20 +26,23 @@ void State::check_invariants() const {
       ROTA_ASSERT(!execution.members.empty());
       for (const TaskId member : execution.members) {
         ROTA_ASSERT(placed.emplace(member, worker.id).second, "a task runs in one place");
+        used_by[at(member.workflow()).user].add(execution.counted());
       }
+      fleet_used.add(execution.fleet);
       if (execution.queued) {
         ++queued;
         continue;
       }
       ROTA_ASSERT((used.devices & execution.held.devices) == 0, "a device serves one execution");
       used.add(execution.held);
-      used_by[execution.user].add(execution.held);
     }
     ROTA_ASSERT(used == worker.used && queued == worker.queued, "a worker's use is the sum over its executions");
     ROTA_ASSERT(worker.reachable || worker.executions.empty(), "an unreachable worker has no executions");
   });
 
-  // (2) The use of a user is the sum over the user's executions.
+  ROTA_ASSERT(fleet_used == fleet_used_, "the use of the fleet's resources is the sum over all executions");
+
+  // (2) The use of a user is the sum over the user's tasks that are assigned.
   for (std::uint32_t i = 0; i < users_.size(); ++i) {
     const User& user = users_[i];
     ROTA_ASSERT(user.used == used_by[i], "a user's use is the sum over the user's executions", user.name);
@@ -70,6 +77,13 @@ void State::check_invariants() const {
       ROTA_ASSERT((task.state == TaskState::kReady) == (task.shape != kNoShape),
                   "a task has a shape exactly while it is ready");
       ROTA_ASSERT(task.spent <= task.attempt.value());
+      if (!task.reserved().is_none()) {
+        reserving.insert(id);
+        const Worker& keeper = at(task.reserved());
+        ROTA_ASSERT(task.state == TaskState::kReady && keeper.enabled(),
+                    "an enabled worker keeps room for a ready task");
+        ROTA_ASSERT(std::binary_search(keeper.reserved.begin(), keeper.reserved.end(), id));
+      }
       ROTA_ASSERT(task.started_ns == 0 || (task.assigned_ns <= task.started_ns && task.started_ns <= task.ended_ns));
       ROTA_ASSERT(task.ended_ns <= time_ns());
       if (runs || task.state == TaskState::kReady || task.state == TaskState::kSucceeded) {
@@ -89,6 +103,7 @@ void State::check_invariants() const {
     }
   });
   ROTA_ASSERT(placed.empty(), "each task of an execution exists");
+  ROTA_ASSERT(reserving == reserving_, "the tasks for which room is kept are known");
   ROTA_ASSERT(unfinished == unfinished_);
   ROTA_ASSERT(set == set_, "the hash is the sum over all entities");
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "fleet/dispatch_mode.h"
+#include "fleet/draw.h"
 #include "rota/assert.h"
 
 namespace rota::fleet {
@@ -14,21 +15,6 @@ namespace rota::fleet {
 namespace {
 
 constexpr std::size_t kMostHits = 16;  // Matching items beyond this number are not counted.
-
-std::uint64_t mix(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
-  return x ^ (x >> 31);
-}
-// A number for task and worker that breaks ties. Its upper bits depend on the worker's group of 64, the lower ones on
-// the worker: the greatest of n is found among the workers of the best of n / 64 groups.
-constexpr int kMemberBits = 54;
-std::uint64_t group_tie(std::uint64_t task, const Kind& kind, std::uint32_t group) {
-  return mix(task ^ (kind.salt + group * 0x9e3779b97f4a7c15U)) >> kMemberBits;
-}
-std::uint64_t full_tie(std::uint64_t group, std::uint64_t task, WorkerId worker) {
-  return group << kMemberBits | mix(task + worker.value() * 0x9e3779b97f4a7c15U) >> (64 - kMemberBits);
-}
 
 // The candidates for a task of one shape, as bits by kind and slot.
 class Candidates {
@@ -63,6 +49,20 @@ class Candidates {
     });
   }
 
+  // Keeps the candidates in this zone, if there are any. Workers of one kind are in one zone.
+  void keep_zone(const std::string& zone) {
+    const auto there = [&](std::size_t k) { return masks_[k] != nullptr && kinds_[k].spec.zone == zone; };
+    bool any = false;
+    for (std::size_t k = 0; k < masks_.size(); ++k) any = any || there(k);
+    for (std::size_t k = 0; any && k < masks_.size(); ++k) {
+      if (!there(k)) masks_[k] = nullptr;
+    }
+  }
+  [[nodiscard]] bool has(const Worker& worker) const {
+    const auto* mask = masks_[worker.kind];
+    return mask != nullptr && (((*mask)[worker.slot / 64] >> worker.slot % 64) & 1U) != 0;
+  }
+
   // Keeps the candidates with the most matching items (B-10), and returns how many items these have.
   std::uint32_t keep_best_hits(const Shape& shape) {
     if (shape.holders.empty()) return 0;
@@ -93,44 +93,86 @@ class Candidates {
   std::size_t hits_ = 0;
 };
 
+// Where the bit with `rank` bits below it is. REQUIRES: the word has more bits than that.
+std::size_t place_of_bit(std::uint64_t word, std::uint64_t rank) {
+  for (; rank > 0; --rank) word &= word - 1;
+  return static_cast<std::size_t>(std::countr_zero(word));
+}
+
+// The candidates of one kind.
+struct Group {
+  std::size_t kind = 0;
+  std::uint64_t count = 0;
+};
+
+std::vector<Group> groups_of(const Candidates& candidates) {
+  std::vector<Group> groups;
+  candidates.each_word([&](std::size_t k, std::size_t, std::uint64_t bits) {
+    if (groups.empty() || groups.back().kind != k) groups.push_back({k, 0});
+    groups.back().count += static_cast<std::uint64_t>(std::popcount(bits));
+  });
+  return groups;
+}
+
+// The candidate with this rank among those of the kinds for which `of_kind` is true. Slots are data of the state, so
+// that the order does not depend on the history of the index.
+template <class OfKind>
+WorkerId candidate_at(const State& state, const Candidates& candidates, std::uint64_t rank, OfKind&& of_kind) {
+  WorkerId found;
+  candidates.each_word([&](std::size_t k, std::size_t w, std::uint64_t bits) {
+    if (!found.is_none() || !of_kind(k)) return;
+    const auto here = static_cast<std::uint64_t>(std::popcount(bits));
+    if (rank >= here) {
+      rank -= here;
+      return;
+    }
+    found = state.placement().kinds()[k].members[w * 64 + place_of_bit(bits, rank)];
+  });
+  return found;
+}
+
+// A number for one attempt at a task: a retry draws again.
+std::uint64_t seed_of(const State& state, TaskId task) {
+  return mix(task.value() * 0x9e3779b97f4a7c15U + state.at(task).attempt.value());
+}
+
+WorkerId drawn_at_random(const State& state, TaskId task, const Candidates& candidates) {
+  std::uint64_t count = 0;
+  for (const Group& group : groups_of(candidates)) count += group.count;
+  const std::uint64_t rank = draw_below(mix(seed_of(state, task) + 1), count);
+  return candidate_at(state, candidates, rank, [](std::size_t) { return true; });
+}
+
 struct Best {
   std::int64_t score = std::numeric_limits<std::int64_t>::min();  // With the jitter.
-  std::uint64_t tie = 0;
+  std::int64_t jitter = 0;
   WorkerId worker{};
   std::size_t kind = 0;
 };
 
-// The best by score and jitter: the same as comparing score_of() + jitter_of() of all candidates.
-Best best_by_score(const State& state, TaskId task, Category category, const Candidates& candidates, bool score) {
+// The best by score and jitter. Each candidate has a jitter of its own, evenly spread and independent of the others:
+// the largest of each kind is drawn, and then one of the workers of the best kind, each with the same chance.
+Best best_by_score(const State& state, TaskId task, Category category, const Candidates& candidates) {
   const Policy& policy = state.policy();
   const auto& kinds = state.placement().kinds();
-  const std::uint64_t seed = mix(task.value());
+  const std::uint64_t seed = seed_of(state, task);
+  const std::vector<Group> groups = groups_of(candidates);
+  std::int64_t most = std::numeric_limits<std::int64_t>::min();
+  for (const Group& group : groups) most = std::max(most, score_of(policy, category, kinds[group.kind]));
   Best best;
-  std::size_t at_kind = ~std::size_t{0};
-  std::int64_t base = 0;
-  std::uint64_t best_group = 0;  // Of the present kind.
-  bool any_group = false;
-  candidates.each_word([&](std::size_t k, std::size_t w, std::uint64_t bits) {
-    if (k != at_kind) {
-      at_kind = k;
-      base = score ? score_of(policy, category, kinds[k]) : 0;
-      any_group = false;
-    }
-    if (base + policy.jitter < best.score) return;
-    const std::uint64_t group = group_tie(seed, kinds[k], static_cast<std::uint32_t>(w));
-    if (any_group && group < best_group) return;
-    best_group = group;
-    any_group = true;
-    for (; bits != 0; bits &= bits - 1) {
-      const WorkerId worker = kinds[k].members[w * 64 + static_cast<std::size_t>(std::countr_zero(bits))];
-      const std::uint64_t tie = full_tie(group, seed, worker);
-      const std::int64_t total = base + (score ? jitter_of(policy, tie) : 0);
-      if (total > best.score ||
-          (total == best.score && (tie > best.tie || (tie == best.tie && worker < best.worker)))) {
-        best = {total, tie, worker, k};
-      }
-    }
-  });
+  std::uint64_t count = 0;
+  for (const Group& group : groups) {
+    const std::int64_t base = score_of(policy, category, kinds[group.kind]);
+    if (base < most && base + policy.jitter <= most) continue;
+    const std::uint64_t uniform = mix(seed ^ kinds[group.kind].salt);
+    const std::int64_t jitter = jitter_of(policy, groups.size() == 1 ? uniform : largest_of(uniform, group.count));
+    if (base + jitter < best.score || (base + jitter == best.score && kinds[group.kind].salt > kinds[best.kind].salt))
+      continue;
+    best = {base + jitter, jitter, {}, group.kind};
+    count = group.count;
+  }
+  const std::uint64_t rank = draw_below(mix(seed + 1), count);
+  best.worker = candidate_at(state, candidates, rank, [&](std::size_t k) { return k == best.kind; });
   return best;
 }
 
@@ -197,6 +239,32 @@ void by_affinity(const State& state, TaskId id, Candidates& candidates, const Sh
   }
 }
 
+// Policy::prefer_locality: the worker where the task's first predecessor ran, if it is a candidate. Otherwise only the
+// candidates of that worker's zone compete, if there are any, and the selection decides.
+bool by_locality(const State& state, TaskId id, Candidates& candidates, Choice& choice) {
+  if (!state.policy().prefer_locality || dispatch_rules(state).selection) return false;
+  const Worker* before = where_before(state, id);
+  if (before == nullptr) return false;
+  if (candidates.has(*before)) {
+    choice.worker = before->id;
+    choice.reasoning.why = Why::kAffinity;
+    choice.reasoning.affinity = Affinity::kPreviouslyExecuted;
+    return true;
+  }
+  if (!before->spec.zone.empty()) candidates.keep_zone(before->spec.zone);
+  return false;
+}
+
+// The score of the chosen worker, whatever decided (H-2).
+void add_score(const State& state, Category category, Choice& choice) {
+  const Kind& kind = state.placement().kinds()[state.at(choice.worker).kind];
+  Reasoning& why = choice.reasoning;
+  why.lambda = lambda_of(state.policy(), category);
+  why.throughput = kind.throughput_scaled;
+  why.cost = kind.cost_scaled;
+  why.score = score_of(state.policy(), category, kind) + why.jitter;
+}
+
 void by_selection(const State& state, TaskId id, const Shape& shape, Candidates& candidates, Choice& choice) {
   const Policy& policy = state.policy();
   const auto& kinds = state.placement().kinds();
@@ -204,14 +272,10 @@ void by_selection(const State& state, TaskId id, const Shape& shape, Candidates&
   switch (dispatch_rules(state).selection.value_or(policy.selection)) {
     case Selection::kScore: {
       if (policy.context_reuse) why.reuse_hits = candidates.keep_best_hits(shape);
-      const Best best = best_by_score(state, id, shape.key.category, candidates, true);
+      const Best best = best_by_score(state, id, shape.key.category, candidates);
       choice.worker = best.worker;
       why.why = Why::kScore;
-      why.lambda = lambda_of(policy, shape.key.category);
-      why.throughput = kinds[best.kind].throughput_scaled;
-      why.cost = kinds[best.kind].cost_scaled;
-      why.jitter = jitter_of(policy, best.tie);
-      why.score = best.score;
+      why.jitter = best.jitter;
       return;
     }
     case Selection::kFirstFit:
@@ -243,7 +307,7 @@ void by_selection(const State& state, TaskId id, const Shape& shape, Candidates&
       return;
     case Selection::kRandom:
       why.why = Why::kRandom;
-      choice.worker = best_by_score(state, id, shape.key.category, candidates, false).worker;
+      choice.worker = drawn_at_random(state, id, candidates);
       return;
     case Selection::kCustom: {
       std::vector<WorkerId> all;
@@ -300,9 +364,11 @@ Choice choose_worker(const State& state, TaskId id) {
     choice.worker = least_loaded(state, candidates);
     choice.reasoning.why = Why::kLeastLoaded;
     choice.reasoning.queue_depth = state.at(choice.worker).depth();
-  } else {
+  } else if (!by_locality(state, id, candidates, choice)) {
     by_selection(state, id, shape, candidates, choice);
   }
+  if (count == 1 && state.policy().context_reuse) choice.reasoning.reuse_hits = candidates.keep_best_hits(shape);
+  add_score(state, shape.key.category, choice);
   if (!shape.key.only.is_none()) choice.reasoning.why = Why::kSticky;
   if (!shape.key.pinned.empty() || !bound_worker(state, shape.key).is_none()) choice.reasoning.why = Why::kPinned;
   choice.reasoning.candidates = count;
@@ -339,70 +405,19 @@ std::vector<Choice> choose_gang(const State& state, ShapeRef ref, const std::vec
     while (choices.size() < tasks.size() && worker.spec.resources.fits(needs, used, suitable)) {
       const ResourceUse held = worker.spec.resources.allot(needs, used);
       used.add(held);
+      if (!worker.reserved.empty() && !PlacementIndex::keeps_room(state, worker, used)) break;
       Choice& choice = choices.emplace_back();
       choice.worker = worker.id;
       choice.devices = held.devices;
       choice.reasoning.candidates = static_cast<std::uint32_t>(places.size());
-      if (places.size() > 1) {
-        choice.reasoning.why = Why::kScore;
-        choice.reasoning.score = place.score;
-        choice.reasoning.lambda = lambda_of(policy, shape.key.category);
-        choice.reasoning.throughput = kinds[worker.kind].throughput_scaled;
-        choice.reasoning.cost = kinds[worker.kind].cost_scaled;
-      }
+      if (places.size() > 1) choice.reasoning.why = Why::kScore;
+      add_score(state, shape.key.category, choice);
       if (rules.one_task_per_worker) break;
     }
     if (choices.size() == tasks.size()) return choices;
     if (rules.binding != Binding::kNone) choices.clear();
   }
   return {};
-}
-
-std::vector<TaskId> choose_victims(const State& state, TaskId id) {
-  const Workflow& workflow = state.at(id.workflow());
-  const Task& task = workflow.tasks[id.index()];
-  const ShapeKey& key = state.placement().shape(task.shape).key;
-  std::vector<TaskId> best;
-  std::int64_t best_priority = std::numeric_limits<std::int64_t>::max();
-  state.each_worker([&](const Worker& worker) {  // Visits every worker: preemption is rare.
-    if (!worker.takes_tasks() || worker.queued > 0 || !meets(worker.spec, key.needs, key.handler)) return;
-    if ((!key.only.is_none() && key.only != worker.id) || (!key.pinned.empty() && key.pinned != worker.spec.name))
-      return;
-    struct Victim {
-      std::int32_t priority;
-      const Execution* execution;
-    };
-    std::vector<Victim> victims;
-    for (const Execution& execution : worker.executions) {
-      const TaskId running = execution.members.front();
-      const Task& victim = state.at(running);
-      if (execution.members.size() == 1 && victim.state == TaskState::kRunning && !victim.stopping &&
-          victim.priority < task.priority && state.at(running.workflow()).template_of(victim).preemptible) {
-        victims.push_back({victim.priority, &execution});
-      }
-    }
-    std::sort(victims.begin(), victims.end(), [](const Victim& a, const Victim& b) {
-      return a.priority != b.priority ? a.priority < b.priority
-                                      : a.execution->members.front() > b.execution->members.front();
-    });
-    ResourceUse used = worker.used;
-    const DeviceSet suitable = worker.spec.resources.suitable_devices(key.needs.gpu);
-    std::vector<TaskId> chosen;
-    std::int64_t highest = std::numeric_limits<std::int64_t>::min();
-    const auto fits = [&] { return worker.spec.resources.fits(key.needs, used, suitable); };
-    for (const Victim& victim : victims) {
-      if (fits()) break;
-      used.subtract(victim.execution->held);
-      chosen.push_back(victim.execution->members.front());
-      highest = victim.priority;
-    }
-    if (!fits() || chosen.empty()) return;
-    if (best.empty() || chosen.size() < best.size() || (chosen.size() == best.size() && highest < best_priority)) {
-      best = std::move(chosen);
-      best_priority = highest;
-    }
-  });
-  return best;
 }
 
 }  // namespace rota::fleet

@@ -5,6 +5,7 @@
 #include <bit>
 #include <utility>
 
+#include "fleet/codec.h"
 #include "fleet/dispatch_mode.h"
 #include "fleet/state.h"
 #include "rota/assert.h"
@@ -30,6 +31,17 @@ void set_bit(std::vector<std::uint64_t>& mask, std::uint32_t slot, bool on, std:
   of_shape += on ? 1U : ~0U;
 }
 
+// True if those for which the worker keeps room still fit when a task with this key has started there.
+bool leaves_reserved_room(const State& state, const Worker& worker, const ShapeKey& key) {
+  if (worker.reserved.empty() || (worker.reserved.size() == 1 && worker.reserved.front() == key.reserves)) return true;
+  if (dispatch_rules(state).one_task_per_worker) return false;
+  const Resources& resources = worker.spec.resources;
+  if (!resources.fits(key.needs, worker.used)) return false;
+  ResourceUse used = worker.used;
+  used.add(resources.allot(key.needs, worker.used));
+  return PlacementIndex::keeps_room(state, worker, std::move(used), key.reserves);
+}
+
 // docs/brain.md, "Score": thousandths of a core, with other hardware converted to cores.
 std::int64_t throughput_of(const WorkerSpec& spec) {
   std::int64_t sum = spec.resources.cpu_millis + spec.resources.memory_bytes / kGiB * 125;
@@ -43,7 +55,7 @@ void PlacementIndex::clear() {
   // Kinds are data and stay.
   for (Kind& kind : kinds_) {
     kind.members.assign(kind.next_slot, WorkerId());
-    kind.taking = kind.live = 0;
+    kind.taking = kind.enabled = kind.live = 0;
   }
   shapes_.clear();
   free_shapes_.clear();
@@ -60,22 +72,20 @@ void PlacementIndex::clear() {
   to_defer_.clear();
   to_end_.clear();
   to_leave_.clear();
+  to_unbind_.clear();
 }
 
 std::uint32_t PlacementIndex::intern_kind(const WorkerSpec& spec) {
   WorkerSpec nameless = spec;
   nameless.name.clear();
+  nameless.endpoint.clear();
   const auto found = kind_index_.find(nameless);
   if (found != kind_index_.end()) return found->second;
   const auto number = static_cast<std::uint32_t>(kinds_.size());
   Kind& kind = kinds_.emplace_back();
   kind.spec = nameless;
   kind.throughput = throughput_of(spec);
-  Hasher salt;
-  salt.add(spec.resources.cpu_millis).add(spec.resources.memory_bytes).add(spec.zone);
-  salt.add(spec.cost_microdollars_per_hour);
-  for (const Device& gpu : spec.resources.gpus) salt.add(gpu.model).add(gpu.memory_bytes);
-  kind.salt = salt.finish64();
+  kind.salt = hash_fields(nameless).low;
   kind_index_.emplace(std::move(nameless), number);
   for (const auto& shape : shapes_) {
     if (shape == nullptr) continue;
@@ -132,22 +142,49 @@ void PlacementIndex::init_fit(Shape& shape, std::uint32_t number) const {
   fit.queue_mask.assign(kind.members.size() / 64 + 1, 0);
 }
 
+bool PlacementIndex::permits(const State& state, const Shape& shape, const Worker& worker) {
+  const ShapeKey& key = shape.key;
+  return shape.fits[worker.kind].possible && (key.only.is_none() || key.only == worker.id) &&
+         (key.pinned.empty() || key.pinned == worker.spec.name) &&
+         (!shape.spare_excluded || !std::binary_search(key.excluded.begin(), key.excluded.end(), worker.id)) &&
+         could_take(state, key, worker);
+}
+
+bool PlacementIndex::keeps_room(const State& state, const Worker& worker, ResourceUse used, TaskId except) {
+  for (const Execution& execution : worker.executions) {
+    const auto stops = [&](TaskId member) { return state.at(member).stopping; };
+    if (!execution.queued && std::all_of(execution.members.begin(), execution.members.end(), stops)) {
+      used.subtract(execution.held);
+    }
+  }
+  const Resources& resources = worker.spec.resources;
+  return std::all_of(worker.reserved.begin(), worker.reserved.end(), [&](TaskId id) {
+    if (id == except) return true;
+    const Workflow& workflow = state.at(id.workflow());
+    const Task& task = workflow.tasks[id.index()];
+    ResourceRequest request = workflow.template_of(task).needs;
+    if (task.extra->memory_bytes > 0) request.memory_bytes = task.extra->memory_bytes;
+    take_fleet_names(state.policy(), request);
+    if (!resources.fits(request, used)) return false;
+    used.add(resources.allot(request, used));
+    return true;
+  });
+}
+
 void PlacementIndex::update_fit(const State& state, Shape& shape, const Worker& worker) {
   Fit& fit = shape.fits[worker.kind];
   const ShapeKey& key = shape.key;
   const DispatchRules& rules = dispatch_rules(state);
   bool start = false;
   bool queue = false;
-  if (worker.takes_tasks() && fit.possible && (key.only.is_none() || key.only == worker.id) &&
-      (key.pinned.empty() || key.pinned == worker.spec.name) &&
-      (!shape.spare_excluded || !std::binary_search(key.excluded.begin(), key.excluded.end(), worker.id)) &&
-      may_take(state, key, worker)) {
+  if (worker.takes_tasks() && !works_for_another(state, key, worker) && permits(state, shape, worker)) {
     if (rules.one_task_per_worker) {
-      start = worker.executions.empty();
+      start = worker.executions.empty() && leaves_reserved_room(state, worker, key);
     } else {
-      // No task overtakes those that wait at the worker already.
-      start = worker.queued == 0 && worker.spec.resources.fits(key.needs, worker.used, fit.devices);
-      queue = !start && key.gang == 0 && worker.queued < state.policy().max_queue_per_worker;
+      // No task overtakes those that wait at the worker already, and none takes room that is kept for another.
+      start = worker.queued == 0 && worker.spec.resources.fits(key.needs, worker.used, fit.devices) &&
+              leaves_reserved_room(state, worker, key);
+      queue = !start && key.gang == 0 && worker.reserved.empty() && worker.queued < state.policy().max_queue_per_worker;
     }
   }
   set_bit(fit.start_mask, worker.slot, start, fit.start, shape.start);
@@ -194,20 +231,28 @@ void PlacementIndex::count_live(const State& state, Shape& shape) const {
   }
   if (!shape.key.pinned.empty()) {
     const Worker* worker = state.find_worker(shape.key.pinned);
-    shape.live = worker != nullptr && worker->live() && shape.fits[worker->kind].possible ? 1 : 0;
+    const bool able = worker != nullptr && worker->live() && shape.fits[worker->kind].possible;
+    shape.live = able && could_take(state, shape.key, *worker) ? 1 : 0;
   }
-  std::uint32_t left_out = 0;
-  for (const WorkerId id : shape.key.excluded) {
-    const Worker* worker = state.find(id);
-    if (worker == nullptr || !worker->live() || !shape.fits[worker->kind].possible) continue;
-    if (shape.key.pinned.empty() || shape.key.pinned == worker->spec.name) ++left_out;
+  // A worker on which it failed is left out while another one is eligible (B-14): a worker that an operator disabled is
+  // not.
+  std::uint32_t others = 0;
+  if (!shape.key.excluded.empty()) {
+    state.each_worker([&](const Worker& worker) {
+      if (!worker.eligible() || !shape.fits[worker.kind].possible || !could_take(state, shape.key, worker)) return;
+      if (!shape.key.pinned.empty() && shape.key.pinned != worker.spec.name) return;
+      others += std::binary_search(shape.key.excluded.begin(), shape.key.excluded.end(), worker.id) ? 0U : 1U;
+    });
   }
   if (shape.key.gang != 0) {
     const Workflow* workflow = state.find(shape.key.workflow);
     const std::uint32_t count = workflow == nullptr ? 0 : workflow->stages[shape.key.gang - 1].count;
     if (room_for(state, shape.key) < count) shape.live = 0;
   }
-  shape.spare_excluded = shape.live > left_out;
+  Amounts fleet;
+  fleet.named = state.policy().fleet;
+  if (!fleet.fits(shape.key.fleet, Amounts())) shape.live = 0;
+  shape.spare_excluded = others > 0;
 }
 
 void PlacementIndex::update_shape(const State& state, Shape& shape) {
@@ -216,9 +261,10 @@ void PlacementIndex::update_shape(const State& state, Shape& shape) {
 }
 
 void PlacementIndex::fleet_changed(State& state) {
-  for (Kind& kind : kinds_) kind.taking = kind.live = 0;
+  for (Kind& kind : kinds_) kind.taking = kind.enabled = kind.live = 0;
   state.each_worker([&](const Worker& worker) {
     kinds_[worker.kind].taking += worker.takes_tasks() ? 1 : 0;
+    kinds_[worker.kind].enabled += worker.enabled() ? 1 : 0;
     kinds_[worker.kind].live += worker.live() ? 1 : 0;
   });
   scale_scores();
@@ -279,9 +325,16 @@ ShapeKey PlacementIndex::key_of(const State& state, const Workflow& workflow, co
     key.workflow = workflow.id;
   }
   key.handler = needed_handler(use.spec);
+  if (!task.reserved().is_none()) key.reserves = workflow.id_of(task);
   const DispatchRules& rules = dispatch_rules(state);
   key.needs = checked_requirements(state, use);
-  if (!rules.checks_requirements) return key;
+  if (!rules.checks_requirements) {
+    key.unchecked = use.needs;
+    if (task.extra != nullptr && task.extra->memory_bytes > 0) key.unchecked.memory_bytes = task.extra->memory_bytes;
+    key.unchecked_gpus = use.needs.gpu.count;
+    return key;
+  }
+  key.fleet = take_fleet_names(policy, key.needs);
   std::sort(key.needs.capabilities.begin(), key.needs.capabilities.end());
   std::sort(key.needs.labels.begin(), key.needs.labels.end());
   key.category = use.category;
@@ -294,8 +347,12 @@ ShapeKey PlacementIndex::key_of(const State& state, const Workflow& workflow, co
   add_binding(state, workflow, use, key);
   if (!rules.uses_context) return key;
   if (policy.context_reuse || policy.selection == Selection::kAffinity) key.context = use.context;
-  // A task that failed is not merged: it might make the whole execution fail.
-  if (policy.merge && use.mergeable && !use.gang && task.spent == 0) key.merge = info.hash;
+  // A task that failed, or whose execution failed as a whole, is not merged: it might make the whole execution fail.
+  // Nor is one that continues from a checkpoint of its own.
+  const bool continues = task.extra != nullptr && !task.extra->checkpoint.empty();
+  if (policy.merge && info.mergeable && task.spent == 0 && !task.alone && !continues && key.reserves.is_none()) {
+    key.merge = info.merge;
+  }
   if (policy.stickiness && info.sticky != TemplateInfo::kNoStage && key.excluded.empty() && !use.gang) {
     const StageState& parent = workflow.stages[info.sticky];
     const StageState& own = workflow.stages[task.stage];
@@ -304,7 +361,11 @@ ShapeKey PlacementIndex::key_of(const State& state, const Workflow& workflow, co
     if (parent.count == 1) source = &workflow.tasks[parent.first];
     if (parent.count == own.count && parent.count > 1) source = &workflow.tasks[parent.first + index];
     const Worker* worker = source != nullptr && !source->skipped ? state.find(source->worker) : nullptr;
-    if (worker != nullptr && worker->live() && meets(worker->spec, key.needs, key.handler)) key.only = worker->id;
+    // A worker that takes no tasks now, or to which the task is not pinned, would be waited for in vain.
+    const bool pinned_elsewhere = worker != nullptr && !key.pinned.empty() && key.pinned != worker->spec.name;
+    if (worker != nullptr && worker->enabled() && !pinned_elsewhere && meets(worker->spec, key.needs, key.handler)) {
+      key.only = worker->id;
+    }
   }
   return key;
 }
@@ -370,6 +431,13 @@ void PlacementIndex::update_open(ShapeRef ref) {
     open_.pop_back();
     shape.open_at = kNoShape;
   }
+}
+
+void PlacementIndex::cache_dropped(const Worker& worker, const std::string& item) {
+  const auto holders = holders_.find(item);
+  if (holders == holders_.end() || worker.kind >= holders->second.mask.size()) return;
+  auto& mask = holders->second.mask[worker.kind];
+  if (worker.slot / 64 < mask.size()) mask[worker.slot / 64] &= ~(1ULL << worker.slot % 64);
 }
 
 void PlacementIndex::cache_used(const State& state, const Worker& worker, const std::string& item,

@@ -43,7 +43,7 @@ inline constexpr ShapeRef kNoShape = ~0U;
 
 // Something to be decided at a time, unless the state has changed by then.
 struct Timer {
-  enum class Kind : std::uint8_t { kBackoff, kGrace, kElastic, kForgetWorkflow, kForgetWorker };
+  enum class Kind : std::uint8_t { kBackoff, kGrace, kElastic, kForgetWorkflow, kForgetWorker, kRefusal };
   std::int64_t due_ns = 0;
   Kind kind = Kind::kBackoff;
   std::uint64_t id = 0;  // Of the worker, task, shape or workflow.
@@ -61,6 +61,7 @@ struct KindData {
 struct Kind : KindData {
   std::vector<WorkerId> members{};     // By slot; none: the worker was forgotten.
   std::uint32_t taking = 0;            // Workers that take tasks.
+  std::uint32_t enabled = 0;           // Workers that take tasks, and refusing ones.
   std::uint32_t live = 0;              // Workers that take tasks, and disabled ones.
   std::int64_t throughput = 0;         // By the formula of docs/brain.md.
   std::int64_t throughput_scaled = 0;  // To [0, kOne] by the fleet's maximum.
@@ -75,12 +76,16 @@ struct ShapeKey {
   Category category = Category::kOther;
   std::string type{};                  // Binding::kType
   std::vector<std::string> context{};  // Context reuse, or the affinity selection.
-  Hash128 merge{};                     // TemplateInfo::hash, if the task may be merged.
+  Hash128 merge{};                     // TemplateInfo::merge, if the task may be merged.
   WorkerId only{};                     // The worker with the weights of its parent (B-11).
   std::string pinned{};
   std::vector<WorkerId> excluded{};  // Workers on which it failed. Sorted.
   WorkflowId workflow{};             // Binding::kWorkflow, gangs.
   std::uint32_t gang = 0;            // Of a gang: its stage + 1.
+  TaskId reserves{};                 // The task itself, if a worker keeps room for it.
+  Amounts fleet{};                   // Named resources of the whole fleet; `needs` has the others.
+  Amounts unchecked{};               // What it asks for and the mode does not check; its user's quota counts it.
+  std::int64_t unchecked_gpus = 0;
   friend auto operator<=>(const ShapeKey&, const ShapeKey&) = default;
 };
 
@@ -166,6 +171,14 @@ class PlacementIndex {
   [[nodiscard]] const std::deque<TaskId>& to_defer() const { return to_defer_; }
   [[nodiscard]] const std::deque<WorkflowId>& to_end() const { return to_end_; }
   [[nodiscard]] const std::deque<WorkerId>& to_leave() const { return to_leave_; }
+  // Shapes with ready tasks that no live worker could run, perhaps because of their binding.
+  [[nodiscard]] const std::deque<ShapeRef>& to_unbind() const { return to_unbind_; }
+  // True if all tasks for which the worker keeps room, but for one, would fit beside `used` once those that were told
+  // to stop have stopped. `used` includes what these hold.
+  [[nodiscard]] static bool keeps_room(const State& state, const Worker& worker, ResourceUse used, TaskId except = {});
+  // True if the worker could ever run tasks of the shape while it takes tasks: its hardware, the task's restrictions
+  // and the dispatch mode allow it.
+  [[nodiscard]] static bool permits(const State& state, const Shape& shape, const Worker& worker);
   [[nodiscard]] std::int64_t next_due_ns() const;
 
   // --- Changing; called by State alone ---
@@ -188,6 +201,7 @@ class PlacementIndex {
   void remove(State& state, Workflow& workflow, Task& task);
   void release_templates(Workflow& workflow);
 
+  void cache_dropped(const Worker& worker, const std::string& item);
   void cache_used(const State& state, const Worker& worker, const std::string& item, std::int64_t used_ns);
   void expire_caches(const State& state);
 
@@ -207,6 +221,7 @@ class PlacementIndex {
   void pop_to_defer() { to_defer_.pop_front(); }
   void pop_to_end() { to_end_.pop_front(); }
   void pop_to_leave() { to_leave_.pop_front(); }
+  void pop_to_unbind() { to_unbind_.pop_front(); }
   // Removes from the fronts of the lists what needs no look any more.
   void drop_stale(const State& state);
 
@@ -247,6 +262,7 @@ class PlacementIndex {
   std::deque<TaskId> to_defer_;
   std::deque<WorkflowId> to_end_;
   std::deque<WorkerId> to_leave_;
+  std::deque<ShapeRef> to_unbind_;
 };
 
 }  // namespace rota::fleet

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "fleet/dispatch_mode.h"
 #include "fleet/placement_index.h"
 #include "fleet/state.h"
 #include "rota/assert.h"
@@ -15,7 +16,7 @@ ClassKey PlacementIndex::class_of(const State& state, const Workflow& workflow, 
 void PlacementIndex::push(State& state, Workflow& workflow, Task& task) {
   ROTA_ASSERT(task.state == TaskState::kReady && task.shape == kNoShape);
   TemplateInfo& info = workflow.templates[static_cast<std::size_t>(workflow.spec.stages[task.stage].use)];
-  const bool plain = task.extra == nullptr && task.spent == 0 && info.sticky == TemplateInfo::kNoStage &&
+  const bool plain = task.extra == nullptr && task.spent == 0 && !task.alone && info.sticky == TemplateInfo::kNoStage &&
                      !workflow.template_of(task).gang;
   ShapeRef ref = plain ? info.shape : kNoShape;
   if (ref == kNoShape) {
@@ -112,6 +113,11 @@ void PlacementIndex::drop_stale(const State& state) {
     return worker == nullptr || !worker->draining || worker->left || !worker->executions.empty();
   };
   while (!to_leave_.empty() && left(to_leave_.front())) to_leave_.pop_front();
+  const auto unbound = [&](ShapeRef ref) {
+    return shapes_[ref] == nullptr || shapes_[ref]->ready == 0 || shapes_[ref]->live > 0 ||
+           bound_worker(state, shapes_[ref]->key).is_none();
+  };
+  while (!to_unbind_.empty() && unbound(to_unbind_.front())) to_unbind_.pop_front();
 }
 
 void PlacementIndex::set_timer(Timer timer) { timers_.insert(timer); }
@@ -125,12 +131,15 @@ std::int64_t PlacementIndex::next_due_ns() const {
 void PlacementIndex::set_grace_timer(const State& state, ShapeRef ref) {
   Shape& shape = *shapes_[ref];
   if (shape.live > 0 || shape.ready == 0) return;
+  if (dispatch_rules(state).binding != Binding::kNone) to_unbind_.push_back(ref);
   std::int64_t since = graph::Moment::never().ns;
   for (const auto& [key, ready] : shape.classes) since = std::min(since, ready.head()->since_ns);
   for (std::size_t i = 0; i < kinds_.size(); ++i) {
     if (shape.fits[i].possible) since = std::max(since, kinds_[i].gone_ns);
   }
-  const std::int64_t due = std::max(since + state.policy().no_worker_grace_ms * graph::kNsPerMs, state.time_ns() + 1);
+  // The time depends on the data alone: an index that is rebuilt from a snapshot must fire with the same tick. An
+  // earlier timer stays; it fires without an effect and is set again.
+  const std::int64_t due = since + state.policy().no_worker_grace_ms * graph::kNsPerMs;
   if (shape.grace_ns != 0 && shape.grace_ns <= due) return;
   shape.grace_ns = due;
   set_timer({shape.grace_ns, Timer::Kind::kGrace, ref});
@@ -157,6 +166,7 @@ void PlacementIndex::take_due_timers(const State& state, std::vector<Timer>& fir
       case Timer::Kind::kElastic:
       case Timer::Kind::kForgetWorkflow:
       case Timer::Kind::kForgetWorker:
+      case Timer::Kind::kRefusal:
         break;
     }
     fired.push_back(timer);

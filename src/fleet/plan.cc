@@ -42,6 +42,28 @@ Result<void> check_executable(const TaskSpec& spec) {
   return {};
 }
 
+// A hash of everything that tasks must have in common to run as one execution (B-12). They may differ in their data
+// (inputs and items), and in the condition, which is evaluated before.
+Hash128 merge_hash(const TaskTemplate& use) {
+  if (!use.mergeable) return {};
+  TaskTemplate common = use;
+  common.spec.inputs.clear();
+  common.condition.clear();
+  return hash_fields(common);
+}
+
+// A program that accepts a batch gets the values of all its tasks in the inputs. A reference anywhere else in it would
+// have the value of one task for all of them.
+Result<void> check_batch(const TaskTemplate& use) {
+  if (!use.spec.program || !use.spec.program->batch) return {};
+  TaskSpec without_data = use.spec;
+  without_data.inputs = "{}";
+  ROTA_TRY_ASSIGN(const std::vector<ReferenceUse> uses, find_references(without_data));
+  if (uses.empty()) return {};
+  return invalid("a program that accepts a batch gets its values in the inputs, but " + uses.front().reference.text +
+                 " is outside of them");
+}
+
 // The stage that a use refers to; none for the task's own things.
 std::uint32_t stage_of(const graph::Dag& dag, const ReferenceUse& use) {
   const graph::TaskRef ref = is_reserved_root(use.reference.root) ? graph::TaskRef() : dag.find(use.reference.root);
@@ -97,6 +119,7 @@ Result<WorkflowPlan> plan_workflow(const WorkflowSpec& spec) {
     };
     if (Result<void> numbers = check_numbers(use); !numbers.ok()) return named(std::move(numbers).take_error());
     if (Result<void> fine = check_executable(use.spec); !fine.ok()) return named(std::move(fine).take_error());
+    if (Result<void> fine = check_batch(use); !fine.ok()) return named(std::move(fine).take_error());
     Result<std::vector<ReferenceUse>> found = find_references(use.spec);
     if (!found.ok()) return named(std::move(found).take_error());
     info.references = std::move(*found);
@@ -106,7 +129,8 @@ Result<WorkflowPlan> plan_workflow(const WorkflowSpec& spec) {
       if (!more.ok()) return named(std::move(more).take_error().in("condition"));
       all.insert(all.end(), more->begin(), more->end());
     }
-    info.hash = hash_fields(use);
+    info.merge = merge_hash(use);
+    info.mergeable = use.mergeable && !use.gang && (!use.spec.program || use.spec.program->batch);
     info.examine = !use.condition.empty();
     for (const ReferenceUse& each : all) {
       if (may_lead_nowhere(each.reference)) info.examine = true;

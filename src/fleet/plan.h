@@ -25,7 +25,8 @@ struct StageState {
 // What is derived from a template once, at submission.
 struct TemplateInfo {
   static constexpr std::uint32_t kNoStage = ~0U;
-  Hash128 hash{};                          // Equal templates merge.
+  Hash128 merge{};                         // Of all but its data: tasks whose templates have the same one merge.
+  bool mergeable = false;                  // Its tasks may be merged: it says so, and what it runs accepts a batch.
   std::vector<ReferenceUse> references{};  // Of its specification.
   // It has a condition, or references that may lead nowhere: its tasks are examined before they become ready.
   bool examine = false;

@@ -7,9 +7,12 @@
 #include <compare>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "model/enum_names.h"
 #include "rota/model/fields.h"
+#include "rota/model/resources.h"
+#include "rota/result.h"
 
 namespace rota::fleet {
 
@@ -68,12 +71,16 @@ struct Policy {
   std::int64_t merge_most = 4;            // TASK_MERGE_MAX_BATCH_SIZE
   bool preemption = false;                // ENABLE_PREEMPTION
   bool fair_share = false;                // ENABLE_FAIR_SHARE
+  // Of the workers that could take a task, prefer the one where its first predecessor ran, then those in that zone.
+  bool prefer_locality = false;
 
   // How many tasks may be queued at a worker, so that the next one starts without a round trip. A queued task is not
   // moved to another worker that becomes idle earlier: more than 0 trades placement for speed.
   std::int64_t max_queue_per_worker = 0;
   std::int64_t heartbeat_ttl_ms = 30'000;    // The host reports a worker that is silent for this long as lost.
   std::int64_t no_worker_grace_ms = 60'000;  // TASK_NO_WORKER_GRACE_SEC
+  // A worker that an assignment did not reach gets no task for this long.
+  std::int64_t undeliverable_backoff_ms = 1'000;
 
   // Backpressure: usage is unfinished tasks / (live workers * backlog_per_worker).
   std::int64_t backlog_per_worker = 1'000'000;
@@ -82,13 +89,20 @@ struct Policy {
   std::int64_t retention_ms = 24LL * 3600 * 1000;  // How long ended workflows and lost workers are kept.
   std::int64_t result_most_bytes = 1 << 20;
 
+  // Named counted resources of the whole fleet: {"licence", 2}. A task that needs one of these names takes it from
+  // here, wherever it runs. Sorted by name; each count is above 0.
+  std::vector<NamedAmount> fleet{};
+
   ElasticPolicy elastic{};
 
   ROTA_FIELDS(mode, selection, lambda_inference, lambda_training, lambda_other, jitter, aging_interval_ms, aging_boost,
               prefer_started, context_reuse, cache_ttl_ms, stickiness, merge, merge_most, preemption, fair_share,
-              max_queue_per_worker, heartbeat_ttl_ms, no_worker_grace_ms, backlog_per_worker, reject_threshold,
-              retention_ms, result_most_bytes, elastic)
+              prefer_locality, max_queue_per_worker, heartbeat_ttl_ms, no_worker_grace_ms, undeliverable_backoff_ms,
+              backlog_per_worker, reject_threshold, retention_ms, result_most_bytes, fleet, elastic)
   friend auto operator<=>(const Policy&, const Policy&) = default;
 };
+
+// kInvalidArgument with the name of the field and its range, if the brain would refuse this policy (B-24).
+[[nodiscard]] Result<void> check_policy(const Policy& policy);
 
 }  // namespace rota::fleet

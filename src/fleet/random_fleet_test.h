@@ -139,6 +139,7 @@ class RandomFleet {
       use.retry.backoff_ms = prng_.chance(1, 3) ? 500 : 0;
       use.retry.memory_factor_permille = 1500;
       use.mergeable = prng_.chance(1, 3);
+      if (use.spec.program) use.spec.program->batch = use.mergeable;
       use.preemptible = prng_.chance(1, 2);
       if (prng_.chance(1, 3)) use.context = {"model:m" + std::to_string(prng_.below(3))};
       Stage stage;

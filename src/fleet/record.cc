@@ -75,6 +75,7 @@ std::string inconsistency(const Record& record, const LogPosition& position) {
   if (record.logical != logical) {
     return "its logical time is " + std::to_string(record.logical) + " and should be " + std::to_string(logical);
   }
+  if (record.parent >= record.index) return "its parent " + record_name(record.parent) + " is not an earlier one";
   if (position.post && record.prior != *position.post) {
     return "it was decided on the state " + record.prior.to_string() + ", but the record before it left " +
            position.post->to_string();

@@ -1,7 +1,7 @@
 // The log: commands and the events decided for them, record by record, in a hash chain that reveals every defect.
 //
 //   log file = "rota log 3\n" { length record } end       end = 0 (a length), count, chain
-//   record   = format, index, term, logical, wall_ns, command, events, prior, post (see codec.h), chain
+//   record   = format, index, term, logical, wall_ns, command, events, prior, post, parent (see codec.h), chain
 //   chain    = hash128 of the chain before it, and the record's bytes up to here; before the first it is that of
 //              "rota log 3\n"
 //
@@ -9,7 +9,7 @@
 //   (1) each chain hash is right: no byte changed, nothing missing, nothing moved
 //   (2) indices count up by one; terms never fall
 //   (3) logical = max(previous logical + 1, wall_ns): unique and increasing, and wall time wherever that increases
-//   (4) prior is the previous record's post
+//   (4) prior is the previous record's post; parent is an earlier record
 //   (5) a log file ends with its end mark, so that a log that is cut off between two records is found as well
 //
 // It reveals damage, not forgery: a program that can write the log can compute a new chain (docs/decisions/0051).
@@ -39,7 +39,10 @@ struct Record {
   Events events{};
   Hash128 prior{};  // Of the state before the events.
   Hash128 post{};   // Of the state after them.
-  ROTA_FIELDS(index, term, logical, wall_ns, command, events, prior, post)
+  // The index of the record that caused this one: of a worker's report, the record that assigned the attempt; of a
+  // message about a worker, its registration; of a user's command about a workflow, its acceptance. 0: none.
+  std::uint64_t parent = 0;
+  ROTA_FIELDS(index, term, logical, wall_ns, command, events, prior, post, parent)
 };
 
 // The format of the log: a change of any command's or event's fields needs a new number, in both places.

@@ -295,8 +295,8 @@ TEST(RecordTest, TheBytesAreFrozen) {
   std::string bytes;
   encode_record(record, first_chain(), bytes);
   EXPECT_EQ(model::testing_support::hex(bytes),
-            "030102d00fd00f0101180100000000000000020000000000000003000000000000000400000000000000228e74690b23b73d8c00"
-            "31daa22f3f47");
+            "030102d00fd00f010118010000000000000002000000000000000300000000000000040000000000000000ccd706740943b53b2d98"
+            "aae0276e5429");
 }
 
 }  // namespace

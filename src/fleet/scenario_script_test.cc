@@ -269,6 +269,7 @@ Result<void> stage_line(const ScriptLine& line, WorkflowSpec& workflow) {
   ROTA_TRY(words.parsed("timeout", work.spec.timeout_ms, milliseconds));
   ROTA_TRY(words.text("pin", work.pinned));
   work.mergeable = words.flag("mergeable");
+  if (words.flag("batch")) work.spec.program->batch = work.mergeable = true;
   work.preemptible = words.flag("preemptible");
   work.gang = words.flag("gang");
   ROTA_TRY(words.nothing_left());
@@ -326,6 +327,7 @@ Result<Command> report_command(const std::string& verb, Words& words, const Stat
     ROTA_TRY(words.number("ended_ns", outcome.ended_ns));
     outcome.reused = words.flag("reused");
     outcome.final = words.flag("final");
+    outcome.batch = words.flag("batch");
     ROTA_TRY(words.option("kind", [&](const std::string& value) -> Result<void> {
       const auto kind = parse_name<FailureKind>(value);
       if (!kind) return wrong("one of " + all_names<FailureKind>());
@@ -360,7 +362,10 @@ Result<Command> fleet_command(const std::string& verb, Words& words, const State
   }
   ROTA_TRY_ASSIGN(std::string name, words.word("a worker's name"));
   if (verb == "drain") return Command(DrainWorker{std::move(name)});
-  if (verb == "enable" || verb == "disable") return Command(SetWorkerEnabled{std::move(name), verb == "enable"});
+  if (verb == "enable" || verb == "disable") {
+    const bool held = !words.flag("auto");
+    return Command(SetWorkerEnabled{std::move(name), verb == "enable", held});
+  }
   if (verb == "lost") {
     WorkerLost command{std::move(name), {}};
     if (words.more()) {

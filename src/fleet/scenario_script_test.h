@@ -18,15 +18,16 @@
 //   workflow NAME [user= priority= key=]     with lines
 //     stage NAME [needs=a,b items=N priority= type= category= inputs= cpu= mem= gpu= named= zone= cap= label=
 //     context=a,b if=
-//                 attempts= backoff= backoff_most= memory_factor= timeout= pin= mergeable preemptible gang handler]
+//                 attempts= backoff= backoff_most= memory_factor= timeout= pin= mergeable preemptible gang handler
+//                 batch]
 //       A stage runs a program unless it says `handler`: then it runs the handler of its type.
-//   ok TASK [result=JSON] [reused]   fail TASK [MESSAGE] [kind=K] [final]      stopped TASK
+//   ok TASK [result=JSON] [reused]   fail TASK [MESSAGE] [kind=K] [final] [batch]      stopped TASK
 //       (each: note= started_ns= ended_ns=)
 //   checkpoint TASK JSON             undeliverable TASK                        (each: attempt=N, by default the latest)
 //   pause | resume | cancel | retry  WORKFLOW or TASK         priority WORKFLOW-or-TASK NUMBER       forget WORKFLOW
 //   policy FIELD=VALUE...            changes these of the policy in force
 //   quota USER [weight= cpu= mem= named= gpus= tasks=]
-//   heartbeat NAME... | heartbeat all    drain NAME    lost NAME [REASON]    enable NAME    disable NAME
+//   heartbeat NAME... | heartbeat all    drain NAME    lost NAME [REASON]    enable NAME [auto]    disable NAME
 //   caches NAME ITEM...                  tick
 //   Command field=value...           any command as in fleet/text.h
 //   show TASK or WORKFLOW or NAME    changes nothing: its state (of NAME: a worker)

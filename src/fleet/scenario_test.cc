@@ -248,6 +248,42 @@ TEST(ScenarioTest, FairShare) { run_scenario("fair_share"); }
 // B-22: at a checkpoint.
 TEST(ScenarioTest, Preemption) { run_scenario("preemption"); }
 
+// B-5: counted for the whole fleet.
+TEST(ScenarioTest, FleetResources) { run_scenario("fleet_resources"); }
+
+// B-7: released when they cannot serve; workers that fail, drain and are disabled in the static modes.
+TEST(ScenarioTest, Bindings) { run_scenario("bindings"); }
+
+// B-8: near what it needs.
+TEST(ScenarioTest, Locality) { run_scenario("locality"); }
+
+// B-11, B-23: not for a worker that takes no tasks.
+TEST(ScenarioTest, StickyDisabled) { run_scenario("sticky_disabled"); }
+
+// B-12: only data differs, and one bad task costs the others nothing.
+TEST(ScenarioTest, Batch) { run_scenario("batch"); }
+
+// B-17, B-23: the minimum, tasks that need a disabled worker, manual toggles, switching off.
+TEST(ScenarioTest, ElasticRestore) { run_scenario("elastic_restore"); }
+
+// B-18: reported by stage.
+TEST(ScenarioTest, Infeasible) { run_scenario("infeasible"); }
+
+// B-19: until it is resumed.
+TEST(ScenarioTest, Paused) { run_scenario("paused"); }
+
+// B-21: the same after a restore.
+TEST(ScenarioTest, Exact) { run_scenario("exact"); }
+
+// B-22: queued and merged tasks count.
+TEST(ScenarioTest, Quota) { run_scenario("quota"); }
+
+// B-22: as few as possible, where it may run, and the room is kept.
+TEST(ScenarioTest, PreemptionRoom) { run_scenario("preemption_room"); }
+
+// B-23: not again and again at one instant.
+TEST(ScenarioTest, Refusal) { run_scenario("refusal"); }
+
 // A script that no test runs would rot.
 TEST(ScenarioTest, EveryScriptIsRun) {
   const std::string tests = read_file(ROTA_SOURCE_DIR "/src/fleet/scenario_test.cc");

@@ -1,9 +1,11 @@
 // The steps that follow from a state by themselves, repeated until none is left.
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 
 #include "fleet/decide.h"
+#include "fleet/dispatch_mode.h"
 #include "fleet/placement.h"
 #include "fleet/scope.h"
 #include "rota/assert.h"
@@ -13,7 +15,9 @@ namespace rota::fleet {
 void Decision::settle() {
   for (;;) {
     state_.placement().drop_stale(state_);
-    if (promote() || examine() || place() || defer() || preempt() || leave() || end_workflow()) continue;
+    if (promote() || examine() || unbind() || release_room() || place() || defer() || preempt() || leave() ||
+        end_workflow())
+      continue;
     return;
   }
 }
@@ -30,6 +34,7 @@ bool Decision::promote() {
       const Workflow& workflow = state_.at(first.workflow());
       ResourceRequest request = workflow.template_of(workflow.tasks[first.index()]).needs;
       request.memory_bytes = next->held.memory_bytes;
+      take_fleet_names(state_.policy(), request);
       if (worker.spec.resources.fits(request, worker.used)) {
         emit(TaskStarted{first, worker.spec.resources.allot(request, worker.used).devices});
         return true;
@@ -76,8 +81,45 @@ bool Decision::examine() {
   return true;
 }
 
-bool Decision::over_quota(const User& user, const Requirements& needs, std::int64_t tasks) const {
-  return !user.limits.limits_nothing() && user.limits.exceeded(user.used, FleetUse::of(needs, tasks)).has_value();
+bool Decision::over_limit(const User& user, const ShapeKey& key, std::int64_t tasks) const {
+  if (!key.fleet.named.empty()) {
+    Amounts fleet;
+    fleet.named = state_.policy().fleet;
+    Amounts more;
+    more.add(key.fleet, tasks);
+    if (!fleet.fits(more, state_.fleet_used())) return true;
+  }
+  return !user.limits.limits_nothing() && user.limits.exceeded(user.used, counted_use(key, tasks)).has_value();
+}
+
+// A ready task is bound to a worker that can never run it, and another one can: the binding is released (B-7).
+bool Decision::unbind() {
+  PlacementIndex& index = state_.placement();
+  while (!index.to_unbind().empty()) {
+    const ShapeKey key = index.shape(index.to_unbind().front()).key;
+    index.pop_to_unbind();
+    index.drop_stale(state_);
+    if (!could_run_elsewhere(state_, key)) continue;
+    if (dispatch_rules(state_).binding == Binding::kWorkflow) {
+      emit(BindingDropped{key.workflow, {}});
+    } else {
+      emit(BindingDropped{WorkflowId(), key.type});
+    }
+    return true;
+  }
+  return false;
+}
+
+// Room is kept for a task that may not start now, whatever room there is: others may use it.
+bool Decision::release_room() {
+  for (const TaskId id : state_.reserving()) {
+    const Workflow& workflow = state_.at(id.workflow());
+    const Shape& shape = state_.placement().shape(workflow.tasks[id.index()].shape);
+    if (!over_limit(state_.users()[workflow.user], shape.key)) continue;
+    emit(RoomReserved{id, WorkerId()});
+    return true;
+  }
+  return false;
 }
 
 namespace {
@@ -121,7 +163,7 @@ bool Decision::place() {
   for (const ShapeRef ref : index.open_shapes()) {
     const Shape& shape = index.shape(ref);
     for (const auto& [key, ready] : shape.classes) {
-      if (over_quota(state_.users()[key.user], shape.key.needs)) continue;
+      if (over_limit(state_.users()[key.user], shape.key)) continue;
       Head head = head_of(state_, ref, key, ready);
       if (shape.key.gang != 0) {
         others.push_back(head);
@@ -155,7 +197,7 @@ bool Decision::place_gang(ShapeRef ref, const ReadyClass& ready) {
   }
   const User& user = state_.users()[workflow.user];
   const auto count = static_cast<std::int64_t>(tasks.size());
-  if (over_quota(user, state_.placement().shape(ref).key.needs, count)) return false;
+  if (over_limit(user, state_.placement().shape(ref).key, count)) return false;
   const std::vector<Choice> choices = choose_gang(state_, ref, tasks);
   if (choices.size() != tasks.size()) return false;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
@@ -193,8 +235,17 @@ void Decision::assign(TaskId id) {
       }
     }
     std::sort(more.begin(), more.end(), before);
+    std::map<std::uint32_t, std::int64_t> joined;  // By user. Each of them counts in the quota of its user.
+    ++joined[state_.at(id.workflow()).user];
     for (const Head& head : more) {
       if (assigned.members.size() + 1 >= static_cast<std::size_t>(state_.policy().merge_most)) break;
+      const std::uint32_t user = state_.at(head.entry.task.workflow()).user;
+      const User& owner = state_.users()[user];
+      if (!owner.limits.limits_nothing() &&
+          owner.limits.exceeded(owner.used, counted_use(shape.key, joined[user] + 1)).has_value()) {
+        continue;
+      }
+      ++joined[user];
       assigned.members.push_back({head.entry.task, state_.at(head.entry.task).attempt.next()});
     }
   }
@@ -211,25 +262,29 @@ bool Decision::defer() {
   return true;
 }
 
-// Asks tasks of lower priority to stop at a checkpoint, to make room for a task that found none (B-22).
+// Asks tasks of lower priority to stop at a checkpoint, to make room for a task that found none, and keeps that room
+// for it (B-22).
 bool Decision::preempt() {
   if (!state_.policy().preemption || state_.placement().ready_tasks() == 0) return false;
   Head best;
-  std::vector<TaskId> victims;
+  Victims victims;
   state_.placement().each_shape([&](ShapeRef ref, const Shape& shape) {
-    if (shape.ready == 0 || shape.start > 0 || shape.key.gang != 0) return;
+    if (shape.ready == 0 || shape.start > 0 || shape.key.gang != 0 || !shape.key.reserves.is_none()) return;
     for (const auto& [key, ready] : shape.classes) {
       Head head = head_of(state_, ref, key, ready);
-      if (state_.at(head.entry.task).preempts || over_quota(state_.users()[key.user], shape.key.needs)) continue;
+      if (over_limit(state_.users()[key.user], shape.key)) continue;
       if (best.ready != nullptr && !before(head, best)) continue;
-      std::vector<TaskId> found = choose_victims(state_, head.entry.task);
-      if (found.empty()) continue;
+      Victims found = choose_victims(state_, head.entry.task);
+      if (found.tasks.empty()) continue;
       best = head;
       victims = std::move(found);
     }
   });
-  for (const TaskId victim : victims) emit(StopRequested{victim, StopReason::kPreempt, best.entry.task});
-  return !victims.empty();
+  if (victims.tasks.empty()) return false;
+  const TaskId task = best.entry.task;  // The class of `best` changes with the next event.
+  emit(RoomReserved{task, victims.worker});
+  for (const TaskId victim : victims.tasks) emit(StopRequested{victim, StopReason::kPreempt, task});
+  return true;
 }
 
 bool Decision::leave() {

@@ -136,13 +136,6 @@ Result<State> State::decode(std::string_view bytes) {
     user.hash = hash_of_user(user);
     state.set_.add(user.hash);
   }
-  for (const auto& worker : state.workers_) {
-    if (worker == nullptr) continue;
-    for (const Execution& execution : worker->executions) {
-      if (execution.user >= state.users_.size()) return damaged("an execution has no user");
-      if (!execution.queued) state.users_[execution.user].used.add(execution.held);
-    }
-  }
   if (!in.read(state.first_workflow_) || !in.read(count)) return in.error();
   for (std::uint64_t i = 0; i < count; ++i) {
     bool there = false;
@@ -188,6 +181,16 @@ Result<State> State::decode(std::string_view bytes) {
     state.set_.add(workflow.hash);
   }
   if (!in.finish()) return in.error();
+  for (const auto& worker : state.workers_) {
+    if (worker == nullptr) continue;
+    for (const Execution& execution : worker->executions) {
+      state.fleet_used_.add(execution.fleet);
+      for (const TaskId member : execution.members) {
+        if (state.find(member) == nullptr) return damaged("an execution has a task that does not exist");
+        state.users_[state.at(member.workflow()).user].used.add(execution.counted());
+      }
+    }
+  }
   state.rebuild();
   return state;
 }
@@ -200,10 +203,26 @@ void State::rebuild() {
     if (worker == nullptr) continue;
     placement_.add_worker(*this, *worker, true);
     live_workers_ += worker->live() ? 1 : 0;
+    worker->reserved.clear();
     if (worker->queued > 0) placement_.add_to_promote(worker->id);
+    if (worker->refusing) {
+      placement_.set_timer(
+          {worker->refused_ns + policy().undeliverable_backoff_ms * kNs, Timer::Kind::kRefusal, worker->id.value()});
+    }
     if (!worker->reachable) {
       placement_.set_timer(
           {worker->gone_ns + policy().retention_ms * kNs, Timer::Kind::kForgetWorker, worker->id.value()});
+    }
+  }
+  reserving_.clear();
+  for (const auto& workflow : workflows_) {
+    if (workflow == nullptr) continue;
+    for (const Task& task : workflow->tasks) {
+      if (task.state != TaskState::kReady || task.reserved().is_none()) continue;
+      Worker* worker = lookup(task.reserved());
+      ROTA_ASSERT(worker != nullptr, "a worker that exists keeps the room");
+      worker->reserved.push_back(workflow->id_of(task));
+      reserving_.insert(workflow->id_of(task));
     }
   }
   placement_.fleet_changed(*this);

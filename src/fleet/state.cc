@@ -57,6 +57,7 @@ WorkerStatus Worker::status(std::int64_t max_queue) const {
   if (!reachable) return WorkerStatus::kUnreachable;
   if (disabled_by_hand || disabled_elastic) return WorkerStatus::kDisabled;
   if (draining) return WorkerStatus::kDraining;
+  if (refusing) return WorkerStatus::kOverloaded;
   if (executions.empty()) return WorkerStatus::kIdle;
   return used.cpu_millis >= spec.resources.cpu_millis && queued >= max_queue ? WorkerStatus::kOverloaded
                                                                              : WorkerStatus::kBusy;
@@ -137,7 +138,7 @@ Hash128 State::hash_of_task(TaskId id, const Task& task) {
   hasher.add(static_cast<std::uint64_t>(task.state) | static_cast<std::uint64_t>(task.paused_from) << 8 |
              static_cast<std::uint64_t>(task.stop) << 16 | static_cast<std::uint64_t>(task.skipped) << 24 |
              static_cast<std::uint64_t>(task.at_worker) << 25 | static_cast<std::uint64_t>(task.stopping) << 26 |
-             static_cast<std::uint64_t>(task.deferred) << 27 | static_cast<std::uint64_t>(task.preempts) << 28 |
+             static_cast<std::uint64_t>(task.deferred) << 27 | static_cast<std::uint64_t>(task.alone) << 28 |
              static_cast<std::uint64_t>(task.stage) << 32);
   hasher.add(static_cast<std::uint64_t>(task.attempt.value()) | static_cast<std::uint64_t>(task.spent) << 32);
   hasher.add(static_cast<std::uint64_t>(task.worker.value()) |
@@ -154,7 +155,8 @@ Hash128 State::hash_of_worker(const Worker& worker) {
   Hasher hasher;
   hasher.add(std::uint8_t{3}).add(worker.id).add(worker.spec_hash);
   hasher.add(worker.reachable).add(worker.draining).add(worker.left).add(worker.disabled_by_hand);
-  hasher.add(worker.disabled_elastic);
+  hasher.add(worker.disabled_elastic).add(worker.enabled_by_hand).add(worker.refusing).add(worker.refused_ns);
+  hasher.add(worker.registered_in);
   hasher.add(worker.execution_set.value()).add(worker.cache_set.value()).add(worker.owner).add(worker.seen_ns);
   hasher.add(worker.idle_since_ns).add(worker.toggled_ns).add(worker.gone_ns).add(worker.slot).add(worker.lives);
   return hasher.finish128();
@@ -223,6 +225,12 @@ void State::begin(std::uint64_t index, std::int64_t logical, std::int64_t wall_n
   if (std::holds_alternative<Tick>(command)) placement_.take_due_timers(*this, fired_);
 }
 
+std::vector<Timer> State::take_due_timers() {
+  std::vector<Timer> fired;
+  placement_.take_due_timers(*this, fired);
+  return fired;
+}
+
 void State::end() {
   placement_.reset_grace_timers(*this);
   // An entity that this record has removed is not found, and needs no hash.
@@ -282,6 +290,7 @@ void State::on(const PolicyChanged&, const Command& cause) {
   globals_.policy = body<SetPolicy>(cause).policy;
   policy_hash_ = hash_fields(globals_.policy);
   globals_.elastic_polled_ns = time_ns();  // The coordinator first acts one interval from now.
+  split_held_resources();
   const Binding binding = dispatch_rules(*this).binding;
   if (binding != Binding::kType) globals_.type_owner.clear();
   if (binding != Binding::kWorkflow) {
@@ -293,6 +302,24 @@ void State::on(const PolicyChanged&, const Command& cause) {
     });
   }
   rebuild();
+}
+
+// Which of the named resources that executions hold belong to the whole fleet depends on the policy.
+void State::split_held_resources() {
+  fleet_used_ = Amounts();
+  for (const auto& worker : workers_) {
+    if (worker == nullptr || worker->executions.empty()) continue;
+    edit(worker->id);
+    worker->used = ResourceUse();
+    worker->execution_set = SetHash();
+    for (Execution& execution : worker->executions) {
+      execution.held.Amounts::add(execution.fleet);
+      execution.fleet = take_fleet_names(policy(), execution.held);
+      fleet_used_.add(execution.fleet);
+      if (!execution.queued) worker->used.add(execution.held);
+      worker->execution_set.add(hash_fields(execution));
+    }
+  }
 }
 
 std::uint32_t State::user_index(const std::string& name) {
@@ -332,7 +359,8 @@ void State::on(const WorkerRegistered& e, const Command& cause) {
   Worker& worker = edit(e.worker);
   ROTA_ASSERT(worker.executions.empty(), "its tasks were requeued before");
   worker.reachable = true;
-  worker.draining = worker.left = false;
+  worker.draining = worker.left = worker.refusing = false;
+  worker.registered_in = record_;
   if (command.incarnation != (worker.lives.empty() ? Incarnation() : worker.lives.back())) {
     if (worker.lives.size() >= WorkerData::kMostLives) worker.lives.erase(worker.lives.begin());
     worker.lives.push_back(command.incarnation);
@@ -352,6 +380,7 @@ void State::on(const WorkersSeen& e, const Command&) {
 
 void State::on(const WorkerChanged& e, const Command&) {
   Worker& worker = edit(e.worker);
+  const bool was_live = worker.live();
   switch (e.change) {
     case WorkerChange::kDraining:
       worker.draining = true;
@@ -369,10 +398,22 @@ void State::on(const WorkerChanged& e, const Command&) {
       break;
     case WorkerChange::kDisabledByHand:
       worker.disabled_by_hand = true;
+      worker.enabled_by_hand = false;
       break;
     case WorkerChange::kEnabledByHand:
+    case WorkerChange::kAutomatic:
       worker.disabled_by_hand = worker.disabled_elastic = false;
+      worker.enabled_by_hand = e.change == WorkerChange::kEnabledByHand;
       worker.idle_since_ns = time_ns();
+      break;
+    case WorkerChange::kRefusing:
+      worker.refusing = true;
+      worker.refused_ns = time_ns();
+      placement_.set_timer(
+          {time_ns() + policy().undeliverable_backoff_ms * graph::kNsPerMs, Timer::Kind::kRefusal, e.worker.value()});
+      break;
+    case WorkerChange::kAccepting:
+      worker.refusing = false;
       break;
     case WorkerChange::kDisabledElastic:
       worker.disabled_elastic = true;
@@ -383,9 +424,17 @@ void State::on(const WorkerChanged& e, const Command&) {
       worker.toggled_ns = worker.idle_since_ns = time_ns();
       break;
   }
-  if (!worker.live()) {
+  // What the time depends on must be the same in a state that is restored: it moves only with the events that set
+  // timers from it.
+  if (!worker.live() && (was_live || e.change == WorkerChange::kUnreachable)) {
     worker.gone_ns = time_ns();
     placement_.note_gone(worker, time_ns());
+  }
+  if (!worker.enabled()) {
+    for (const TaskId id : std::vector<TaskId>(worker.reserved)) {
+      Workflow& workflow = workflow_at(id.workflow());
+      reserve(workflow, workflow.tasks[id.index()], WorkerId());
+    }
   }
   if (e.change == WorkerChange::kUnreachable) {
     placement_.set_timer(
@@ -419,6 +468,27 @@ void State::reindex_sticky_tasks() {
   }
 }
 
+// Forgets items of the worker that have expired, and the least recently used ones above the bound. The item at `fresh`
+// is not in the set of hashes yet; true if it was forgotten itself.
+bool State::drop_caches(Worker& worker, std::size_t fresh) {
+  const std::int64_t ttl_ns = policy().cache_ttl_ms * graph::kNsPerMs;
+  const std::string own = worker.caches[fresh].item;
+  const auto drop = [&](std::vector<CacheItem>::iterator at) {
+    if (at->item != own) worker.cache_set.remove(hash_fields(*at));
+    placement_.cache_dropped(worker, at->item);
+    return worker.caches.erase(at);
+  };
+  for (auto at = worker.caches.begin(); at != worker.caches.end();) {
+    at = at->used_ns + ttl_ns <= time_ns() ? drop(at) : at + 1;
+  }
+  while (worker.caches.size() > WorkerData::kMostCaches) {
+    drop(std::min_element(worker.caches.begin(), worker.caches.end(),
+                          [](const CacheItem& a, const CacheItem& b) { return a.used_ns < b.used_ns; }));
+  }
+  return std::none_of(worker.caches.begin(), worker.caches.end(),
+                      [&](const CacheItem& cache) { return cache.item == own; });
+}
+
 // `used_ns` is 0 if the time is not known: then it counts as used now.
 void State::touch_cache(Worker& worker, const std::string& item, std::int64_t used_ns) {
   const std::int64_t used = used_ns == 0 ? time_ns() : std::min(used_ns, time_ns());
@@ -426,6 +496,9 @@ void State::touch_cache(Worker& worker, const std::string& item, std::int64_t us
                                 [](const CacheItem& cache, const std::string& name) { return cache.item < name; });
   if (place == worker.caches.end() || place->item != item) {
     place = worker.caches.insert(place, CacheItem{item, used});
+    if (const std::size_t at = static_cast<std::size_t>(place - worker.caches.begin()); drop_caches(worker, at)) return;
+    place = std::lower_bound(worker.caches.begin(), worker.caches.end(), item,
+                             [](const CacheItem& cache, const std::string& name) { return cache.item < name; });
   } else {
     worker.cache_set.remove(hash_fields(*place));
     place->used_ns = std::max(place->used_ns, used);
@@ -461,6 +534,7 @@ void State::on(const WorkflowAccepted& e, const Command& cause) {
   workflow.spec_hash = hash_fields(workflow.spec);
   workflow.priority = workflow.spec.priority;
   workflow.submitted_ns = time_ns();
+  workflow.accepted_in = record_;
   workflow.user = user_index(workflow.spec.user);
   workflow.dag = std::move(plan.dag);
   workflow.stages = std::move(plan.stages);
@@ -591,6 +665,36 @@ void State::on(const BindingDropped& e, const Command&) {
     globals_.type_owner.erase(e.type);
     placement_.update_type(*this, e.type);
   }
+}
+
+void State::on(const RoomReserved& e, const Command&) {
+  Workflow& workflow = workflow_at(e.task.workflow());
+  Task& task = edit(e.task);
+  ROTA_ASSERT(task.state == TaskState::kReady, "room is kept for a ready task");
+  reserve(workflow, task, e.worker);
+}
+
+void State::reserve(Workflow& workflow, Task& task, WorkerId to) {
+  const TaskId id = workflow.id_of(task);
+  const WorkerId from = task.reserved();
+  if (from == to) return;
+  const bool ready = task.shape != kNoShape;
+  if (ready) placement_.remove(*this, workflow, task);
+  extra(edit(workflow, task)).reserved = to;
+  if (Worker* worker = lookup(from); worker != nullptr) {
+    std::erase(worker->reserved, id);
+    placement_.update_worker(*this, *worker);
+  }
+  if (to.is_none()) {
+    reserving_.erase(id);
+  } else {
+    reserving_.insert(id);
+    Worker* worker = lookup(to);
+    ROTA_ASSERT(worker != nullptr, "a worker that exists keeps the room");
+    worker->reserved.insert(std::lower_bound(worker->reserved.begin(), worker->reserved.end(), id), id);
+    placement_.update_worker(*this, *worker);
+  }
+  if (ready) placement_.push(*this, workflow, task);
 }
 
 void State::on(const ElasticPolled&, const Command&) {

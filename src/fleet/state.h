@@ -19,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -50,7 +51,8 @@ struct TaskExtra {
   std::int64_t due_ns = 0;            // It waits until then for its next attempt; 0: it does not.
   bool reused = false;                // Its result is that of an earlier success (`cache`).
   std::string cache_note{};           // Why its last attempt was run or not, if its stage has `cache`.
-  ROTA_FIELDS(result, checkpoint, message, kind, root, failed_on, memory_bytes, due_ns, reused, cache_note)
+  WorkerId reserved{};                // Room is kept for it there while it is ready (B-22); none: nowhere.
+  ROTA_FIELDS(result, checkpoint, message, kind, root, failed_on, memory_bytes, due_ns, reused, cache_note, reserved)
 };
 
 // Times are wall times. Those of an attempt are as its worker reported them, bounded by what the brain knows:
@@ -62,7 +64,7 @@ struct TaskData {
   bool at_worker = false;  // Assigned, and waits there for resources.
   bool stopping = false;   // Its worker was told to stop it; `stop` says why.
   bool deferred = false;   // It was recorded that it waits for its parent's worker.
-  bool preempts = false;   // Others were asked to make room for it.
+  bool alone = false;      // An execution into which it was merged failed as a whole: it is not merged again.
   StopReason stop = StopReason::kCancel;
   std::uint32_t stage = 0;
   AttemptNumber attempt{};    // Of the latest assignment. Fences reports.
@@ -75,7 +77,7 @@ struct TaskData {
   std::int64_t ended_ns = 0;  // Set while it is terminal.
   std::uint64_t assigned_in = 0;  // The index of the record with the latest assignment.
   std::int32_t priority = 0;
-  ROTA_FIELDS(state, paused_from, skipped, at_worker, stopping, deferred, preempts, stop, stage, attempt, spent, worker,
+  ROTA_FIELDS(state, paused_from, skipped, at_worker, stopping, deferred, alone, stop, stage, attempt, spent, worker,
               since_ns, assigned_ns, started_ns, ended_ns, assigned_in, priority)
 };
 
@@ -88,6 +90,8 @@ struct Task : TaskData {
 
   // When its next attempt is due; 0: it does not wait for one.
   [[nodiscard]] std::int64_t due_ns() const { return extra == nullptr ? 0 : extra->due_ns; }
+  // The worker that keeps room for it; none if none does.
+  [[nodiscard]] WorkerId reserved() const { return extra == nullptr ? WorkerId() : extra->reserved; }
 };
 
 struct WorkflowData {
@@ -99,8 +103,9 @@ struct WorkflowData {
   WorkerId bound{};      // Binding::kWorkflow: the worker that runs all of it.
   std::int64_t submitted_ns = 0;
   std::int64_t ended_ns = 0;
-  std::uint32_t unfinished = 0;  // Tasks that are not terminal.
-  ROTA_FIELDS(id, key, priority, outcome, started, bound, submitted_ns, ended_ns, unfinished)
+  std::uint32_t unfinished = 0;   // Tasks that are not terminal.
+  std::uint64_t accepted_in = 0;  // The index of the record that accepted it.
+  ROTA_FIELDS(id, key, priority, outcome, started, bound, submitted_ns, ended_ns, unfinished, accepted_in)
 };
 
 struct Workflow : WorkflowData {
@@ -132,10 +137,17 @@ struct Execution {
   TaskId lead{};
   std::vector<TaskId> members{};  // Those that have not ended, in the order of the assignment. Not empty.
   ResourceUse held{};             // While it is queued: what it will hold, without devices.
-  std::uint32_t user = 0;         // The user whose quota counts it.
-  bool queued = false;            // Holds nothing yet.
-  ROTA_FIELDS(lead, members, held, user, queued)
+  Amounts fleet{};                // Named resources of the whole fleet (Policy::fleet), held from the assignment on.
+  bool queued = false;            // Holds nothing of its worker yet.
+  bool merged = false;            // It began with several members.
+  ROTA_FIELDS(lead, members, held, fleet, queued, merged)
 
+  // What each of its members counts for in the quota of its user.
+  [[nodiscard]] ResourceUse counted() const {
+    ResourceUse use = held;
+    if (!fleet.named.empty()) use.Amounts::add(fleet);
+    return use;
+  }
   [[nodiscard]] bool has(TaskId task) const { return std::find(members.begin(), members.end(), task) != members.end(); }
 };
 
@@ -149,21 +161,28 @@ struct WorkerData {
   bool draining = false;
   bool left = false;
   bool disabled_by_hand = false;
+  bool enabled_by_hand = false;  // The elastic coordinator leaves it enabled.
   bool disabled_elastic = false;
+  bool refusing = false;                // An assignment did not reach it: it gets no task until the backoff is over.
   std::vector<Execution> executions{};  // In the order of their assignment.
   std::vector<CacheItem> caches{};      // By item.
   WorkflowId owner{};                   // Binding::kWorkflow: the workflow that it works for.
   std::int64_t seen_ns = 0;             // When it registered or came back; the host knows when it was last heard from.
   std::int64_t idle_since_ns = 0;
-  std::int64_t toggled_ns = 0;  // When the elastic coordinator last enabled or disabled it; 0: never.
-  std::int64_t gone_ns = 0;     // When it became unreachable or left.
-  std::uint32_t slot = 0;       // Its place among the workers of its kind.
+  std::int64_t toggled_ns = 0;      // When the elastic coordinator last enabled or disabled it; 0: never.
+  std::int64_t gone_ns = 0;         // When it began to drain, became unreachable or left; the latest of these.
+  std::int64_t refused_ns = 0;      // When it last became `refusing`.
+  std::uint64_t registered_in = 0;  // The index of the record of its latest registration.
+  std::uint32_t slot = 0;           // Its place among the workers of its kind.
   // Its latest incarnations, the present one last; empty if it never gave one. A message of an earlier incarnation may
   // still be in flight and must not be taken for a restart. Incarnations are compared for equality only: a clock that
   // is set back may make a later one smaller.
   std::vector<Incarnation> lives{};
-  ROTA_FIELDS(id, spec, reachable, draining, left, disabled_by_hand, disabled_elastic, executions, caches, owner,
-              seen_ns, idle_since_ns, toggled_ns, gone_ns, slot, lives)
+  ROTA_FIELDS(id, spec, reachable, draining, left, disabled_by_hand, enabled_by_hand, disabled_elastic, refusing,
+              executions, caches, owner, seen_ns, idle_since_ns, toggled_ns, gone_ns, refused_ns, registered_in, slot,
+              lives)
+
+  static constexpr std::size_t kMostCaches = 1024;
 
   static constexpr std::size_t kMostLives = 8;
   // True if this is its present incarnation.
@@ -181,17 +200,20 @@ struct Worker : WorkerData {
   ResourceUse used{};        // The sum over the executions that are not queued.
   std::uint32_t queued = 0;  // Executions that are queued.
   Hash128 spec_hash{};
-  SetHash execution_set{};  // Sums of hashes, so that a change of one element costs one hash.
+  std::vector<TaskId> reserved{};  // Ready tasks for which it keeps room. Sorted.
+  SetHash execution_set{};         // Sums of hashes, so that a change of one element costs one hash.
   SetHash cache_set{};
   Hash128 hash{};
   bool dirty = false;
 
-  // It takes a task if that fits. Draining, disabled and unreachable workers take none.
-  [[nodiscard]] bool takes_tasks() const {
-    return reachable && !draining && !left && !disabled_by_hand && !disabled_elastic;
-  }
+  // It takes a task if that fits. Draining, disabled, unreachable and refusing workers take none.
+  [[nodiscard]] bool takes_tasks() const { return enabled() && !refusing; }
+  // It takes tasks, or will when its backoff is over.
+  [[nodiscard]] bool enabled() const { return live() && !disabled_by_hand && !disabled_elastic; }
   // It takes tasks, or would if it were enabled.
   [[nodiscard]] bool live() const { return reachable && !draining && !left; }
+  // It takes tasks, or may take some without an operator's help: the coordinator may enable it.
+  [[nodiscard]] bool eligible() const { return live() && !disabled_by_hand; }
   [[nodiscard]] WorkerStatus status(std::int64_t max_queue) const;
   [[nodiscard]] std::uint32_t depth() const { return static_cast<std::uint32_t>(executions.size()); }
 };
@@ -203,7 +225,9 @@ struct UserData {
   ROTA_FIELDS(name, weight, limits)
 };
 struct User : UserData {
-  FleetUse used{};  // The sum over the user's executions that are not queued.
+  // The sum over the user's tasks that are assigned: also those that are queued at a worker, and those that were merged
+  // into an execution, each as if it ran alone (B-22).
+  FleetUse used{};
   Hash128 hash{};
   bool dirty = false;
 };
@@ -267,6 +291,10 @@ class State {
   [[nodiscard]] std::uint64_t unfinished_tasks() const { return unfinished_; }
   [[nodiscard]] std::uint64_t ready_tasks() const { return placement_.ready_tasks(); }
   [[nodiscard]] std::uint32_t live_workers() const { return live_workers_; }
+  // What the executions hold of the named resources of the whole fleet.
+  [[nodiscard]] const Amounts& fleet_used() const { return fleet_used_; }
+  // Ready tasks for which a worker keeps room.
+  [[nodiscard]] const std::set<TaskId>& reserving() const { return reserving_; }
   // The hash of the data. Valid between records.
   [[nodiscard]] Hash128 hash() const;
 
@@ -280,8 +308,10 @@ class State {
   void end();
   // Ends a record without events: the state is as it was before begin().
   void forget_record(std::uint64_t index, std::int64_t logical, std::int64_t now_ns);
-  // The timers that were due at the record's Tick.
+  // The timers that were due when the record's Tick began.
   [[nodiscard]] const std::vector<Timer>& fired() const { return fired_; }
+  // Those that have become due since.
+  [[nodiscard]] std::vector<Timer> take_due_timers();
   [[nodiscard]] std::int64_t next_due_ns() const;
 
   // --- Snapshots (snapshot.cc) ---
@@ -316,6 +346,7 @@ class State {
   void on(const PriorityChanged&, const Command&);
   void on(const QuotaChanged&, const Command&);
   void on(const BindingDropped&, const Command&);
+  void on(const RoomReserved&, const Command&);
   void on(const WorkflowEnded&, const Command&);
   void on(const WorkflowForgotten&, const Command&);
   void on(const ElasticPolled&, const Command&);
@@ -346,13 +377,14 @@ class State {
   void keep_outcome(Task& task, TaskId id, const Command& cause);
   // The task ended or is requeued. When it is the last of its execution, what that held is given back.
   void leave_execution(Workflow& workflow, Task& task);
-  // Takes what the execution holds from its worker and its user's quota, or gives it back.
-  void take(Worker& worker, const Execution& execution);
-  void give_back(Worker& worker, const Execution& execution);
+  // Keeps room for a ready task at another worker than before; none: nowhere.
+  void reserve(Workflow& workflow, Task& task, WorkerId worker);
   void touch_cache(Worker& worker, const std::string& item, std::int64_t used_ns);
+  bool drop_caches(Worker& worker, std::size_t fresh);
   void ready_or_examined(Workflow& workflow, Task& task);
   // A worker came or went: ready tasks that are sticky to it have another shape now.
   void reindex_sticky_tasks();
+  void split_held_resources();
   // Makes the placement index from the data.
   void rebuild();
   std::uint32_t user_index(const std::string& name);
@@ -368,6 +400,8 @@ class State {
   std::map<std::string, std::uint32_t, std::less<>> user_names_;
   std::uint64_t unfinished_ = 0;
   std::uint32_t live_workers_ = 0;
+  Amounts fleet_used_;
+  std::set<TaskId> reserving_;
 
   SetHash set_;
   Hash128 policy_hash_;

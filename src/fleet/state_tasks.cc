@@ -36,52 +36,47 @@ void State::on(const TaskSkipped& e, const Command&) {
   stage_task_done(workflow, task);
 }
 
-void State::take(Worker& worker, const Execution& execution) {
-  worker.used.add(execution.held);
-  users_[execution.user].used.add(execution.held);
-}
-
-void State::give_back(Worker& worker, const Execution& execution) {
-  worker.used.subtract(execution.held);
-  users_[execution.user].used.subtract(execution.held);
-}
-
 void State::on(const TaskAssigned& e, const Command&) {
   Workflow& lead_workflow = workflow_at(e.task.workflow());
   Worker& worker = edit(e.worker);
+  Execution execution;
   const auto begin = [&](TaskId id, AttemptNumber attempt) {
     Workflow& workflow = workflow_at(id.workflow());
     Task& task = edit(id);
+    reserve(workflow, task, WorkerId());
     placement_.remove(*this, workflow, task);
     move(workflow, task, TaskState::kRunning);
+    users_[workflow.user].used.add(execution.counted());
     task.attempt = attempt;
     task.worker = e.worker;
     task.at_worker = e.queued;
-    task.stopping = task.deferred = task.preempts = false;
+    task.stopping = task.deferred = false;
     task.assigned_ns = time_ns();
     task.assigned_in = record_;
     if (!workflow.started) edit(id.workflow()).started = true;
   };
   const TaskTemplate& use = lead_workflow.template_of(lead_workflow.tasks[e.task.index()]);
   const Task& lead = lead_workflow.tasks[e.task.index()];
-  Execution& execution = worker.executions.emplace_back();
   execution.lead = e.task;
   execution.members.push_back(e.task);
   for (const AttemptId& member : e.members) execution.members.push_back(member.task);
   static_cast<Amounts&>(execution.held) = use.needs;
   if (lead.extra != nullptr && lead.extra->memory_bytes > 0) execution.held.memory_bytes = lead.extra->memory_bytes;
+  execution.fleet = take_fleet_names(policy(), execution.held);
+  fleet_used_.add(execution.fleet);
   execution.held.gpus = use.needs.gpu.count;
-  execution.user = lead_workflow.user;
   execution.queued = e.queued;
+  execution.merged = !e.members.empty();
   if (e.queued) {
     ++worker.queued;
   } else {
     execution.held.devices = e.devices;
-    take(worker, execution);
+    worker.used.add(execution.held);
   }
   worker.execution_set.add(hash_fields(execution));
   begin(e.task, e.attempt);
   for (const AttemptId& member : e.members) begin(member.task, member.attempt);
+  worker.executions.push_back(std::move(execution));
   for (const std::string& item : use.context) touch_cache(worker, item, time_ns());
   globals_.last_assigned = e.worker;
   const Binding binding = dispatch_rules(*this).binding;
@@ -106,7 +101,7 @@ void State::on(const TaskStarted& e, const Command&) {
   found->held.devices = e.devices;
   worker.execution_set.add(hash_fields(*found));
   --worker.queued;
-  take(worker, *found);
+  worker.used.add(found->held);
   for (const TaskId member : found->members) edit(member).at_worker = false;
   placement_.update_worker(*this, worker);
 }
@@ -119,15 +114,17 @@ void State::leave_execution(Workflow& workflow, Task& task) {
   ROTA_ASSERT(found != worker.executions.end(), "the task's worker has its execution");
   worker.execution_set.remove(hash_fields(*found));
   std::erase(found->members, id);
+  users_[workflow.user].used.subtract(found->counted());
   task.stopping = task.at_worker = false;
   if (!found->members.empty()) {
     worker.execution_set.add(hash_fields(*found));
     return;
   }
+  fleet_used_.subtract(found->fleet);
   if (found->queued) {
     --worker.queued;
   } else {
-    give_back(worker, *found);
+    worker.used.subtract(found->held);
   }
   worker.executions.erase(found);
   if (worker.queued > 0) placement_.add_to_promote(worker.id);
@@ -174,6 +171,7 @@ void State::on(const TaskFailed& e, const Command& cause) {
     ++task.spent;
     leave_execution(workflow, task);
   } else {  // It never ran: a reference did not resolve, or no worker could run it.
+    reserve(workflow, task, WorkerId());
     const bool pushed = task.shape != kNoShape;
     if (task.state == TaskState::kQueued) move(workflow, task, TaskState::kReady);
     move(workflow, task, TaskState::kRunning);
@@ -198,6 +196,7 @@ void State::on(const TaskRequeued& e, const Command& cause) {
     more.root = TaskId();
     more.failed_on.clear();
     task.spent = 0;
+    task.alone = false;
     task.since_ns = 0;
     more.due_ns = 0;
     move(workflow, task, TaskState::kQueued);
@@ -220,6 +219,7 @@ void State::on(const TaskRequeued& e, const Command& cause) {
       keep_outcome(task, e.task, cause);
     }
   }
+  if (e.reason == RequeueReason::kBatchFailed) task.alone = true;
   if (e.not_before_ns > 0 || task.extra != nullptr) extra(task).due_ns = e.not_before_ns;
   if (e.not_before_ns > 0) placement_.set_timer({e.not_before_ns, Timer::Kind::kBackoff, e.task.value()});
   if (paused) {
@@ -234,6 +234,7 @@ void State::on(const TaskCancelled& e, const Command& cause) {
   Workflow& workflow = workflow_at(e.task.workflow());
   Task& task = edit(e.task);
   const bool ready = task.state == TaskState::kReady;
+  if (ready) reserve(workflow, task, WorkerId());
   if (task.state == TaskState::kRunning ||
       (task.state == TaskState::kPaused && task.paused_from == TaskState::kRunning)) {
     leave_execution(workflow, task);
@@ -247,6 +248,7 @@ void State::on(const TaskCancelled& e, const Command& cause) {
 void State::on(const TaskPaused& e, const Command&) {
   Workflow& workflow = workflow_at(e.task.workflow());
   Task& task = edit(e.task);
+  if (task.state == TaskState::kReady) reserve(workflow, task, WorkerId());
   task.paused_from = task.state;
   move(workflow, task, TaskState::kPaused);
   if (task.paused_from == TaskState::kReady) placement_.remove(*this, workflow, task);
@@ -274,7 +276,9 @@ void State::on(const StopRequested& e, const Command&) {
   // A cancellation overrides a preemption.
   if (!task.stopping || e.reason == StopReason::kCancel) task.stop = e.reason;
   task.stopping = true;
-  if (e.reason == StopReason::kPreempt) edit(e.for_task).preempts = true;
+  // What will be free there when it has stopped decides which tasks may start beside a reservation.
+  const Worker& worker = at(task.worker);
+  if (!worker.reserved.empty()) placement_.update_worker(*this, worker);
 }
 
 void State::on(const CheckpointSaved& e, const Command& cause) {

@@ -49,7 +49,8 @@ Decider::Decider(const HostOptions& options, Recovered recovered)
     : options_(options),
       brain_(std::move(recovered.brain)),
       chain_(recovered.position.chain),
-      awaited_(options.await_workers) {
+      awaited_(options.await_workers),
+      in_order_(options.registration_order.empty()) {
   brain_.set_term(recovered.position.term.next());
 }
 
@@ -78,14 +79,19 @@ void Decider::give_back_all() {
       for (const TaskId task : execution.members) running.push_back({task, brain_.state().at(task).attempt});
     }
   });
-  std::vector<std::string> enabled;
+  struct Toggle {
+    std::string name;
+    bool held;  // An operator had enabled it.
+  };
+  std::vector<Toggle> enabled;
   for (const std::string& name : names) {
-    if (!brain_.state().find_worker(name)->disabled_by_hand) enabled.push_back(name);
+    const fleet::Worker& worker = *brain_.state().find_worker(name);
+    if (!worker.disabled_by_hand) enabled.push_back({name, worker.enabled_by_hand});
     execute(fleet::SetWorkerEnabled{name, false});
   }
   for (const fleet::ReportUndeliverable& report : running) execute(report);
   for (const std::string& name : names) execute(fleet::WorkerLost{name, "it ended with the host"});
-  for (const std::string& name : enabled) execute(fleet::SetWorkerEnabled{name, true});
+  for (const Toggle& toggle : enabled) execute(fleet::SetWorkerEnabled{toggle.name, true, toggle.held});
   // They are not there to receive a message.
   std::erase_if(batch_.effects, [&](const Effect& effect) {
     const auto* to_send = std::get_if<ToSend>(&effect);
@@ -161,6 +167,18 @@ bool Decider::is_registered(const std::string& worker, model::Incarnation incarn
 }
 
 void Decider::on(const std::string& worker, const model::Register& message) {
+  const auto& order = options_.registration_order;
+  if (in_order_ || std::find(order.begin(), order.end(), worker) == order.end()) {
+    return take_registration(worker, message);
+  }
+  early_[worker] = message;
+  if (early_.size() < order.size()) return;
+  in_order_ = true;
+  for (const std::string& name : order) take_registration(name, early_.at(name));
+  early_.clear();
+}
+
+void Decider::take_registration(const std::string& worker, const model::Register& message) {
   const fleet::Worker* known = brain_.state().find_worker(worker);
   // The same process after an outage of the bus, or the same message twice: the worker still has its tasks, and is sent
   // again what it may have missed.

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -43,6 +44,7 @@ class Decider {
  private:
   void handle(const bus::DeliveryFromWorker& delivery, Port port);
   void on(const std::string& worker, const model::Register& message);
+  void take_registration(const std::string& worker, const model::Register& message);
   void on(const std::string& worker, const model::Heartbeat& message);
   void on(const std::string& worker, const model::Leave& message);
   void on(const std::string& worker, const model::Report& message);
@@ -76,6 +78,8 @@ class Decider {
   std::size_t awaited_;                    // Workers that must register before a submission is decided.
   std::vector<Input> held_;                // Submissions until then: one for each client that waits.
   std::unordered_map<std::string, Port> ports_;  // The bus on which each worker was last heard.
+  std::map<std::string, model::Register> early_;  // Registrations that wait for others (registration_order).
+  bool in_order_ = true;                          // No registration has to wait any more.
   // Workers of the previous host that have not sent a message to this one yet.
   std::set<std::string, std::less<>> unheard_;
 };

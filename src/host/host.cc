@@ -173,6 +173,8 @@ Result<void> Host::Body::look(Inspection inspection) {
 // --------------------------------------------------------------------------------------------------------------- run
 
 Result<void> Host::Body::run() {
+  // A policy that the brain refuses is an error here, and not a line in a log while another one stays in force (B-24).
+  if (options.policy) ROTA_TRY(fleet::check_policy(*options.policy));
   ROTA_TRY_ASSIGN(Recovered recovered, recover(ledger));
   // Time never goes back behind the latest record.
   const std::int64_t now_ns = fiber::now().count();

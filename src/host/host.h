@@ -68,6 +68,9 @@ struct HostOptions {
   std::size_t await_workers = 0;
   // Keep a copy of the state for readers (follower()), which makes snapshots as well. Without it, there are neither.
   bool follow = false;
+  // The registrations of these workers wait for each other and are decided in this order, so that ids and the orders
+  // that depend on them (first_fit, round_robin) are those of the list.
+  std::vector<std::string> registration_order{};
   std::uint64_t snapshot_every = 100'000;  // Records; 0: never.
   bool compact = true;                     // Remove the records that a snapshot covers.
   std::optional<std::int64_t> wall_ns{};   // Wall time at the start; none: the system clock's.

@@ -361,12 +361,49 @@ TEST(Host, RefusesWhatTheLogCannotHold) {
     fiber::with_scope([&](fiber::Nursery& nursery) {
       Running running(nursery, ledger, bus);
       model::WorkflowSpec spec = chain({"a"});
-      spec.stages[0].items.assign(100, "{\"x\":\"" + std::string(100'000, 'x') + "\"}");
+      spec.stages[0].items.assign(700, "{\"x\":\"" + std::string(100'000, 'x') + "\"}");
       EXPECT_EQ(running.host.execute(fleet::SubmitWorkflow{"1", spec}).code(), ErrorCode::kTooLarge);
       EXPECT_EQ(ledger.last_index(), 0U);
       EXPECT_TRUE(running.host.execute(fleet::SetQuota{.user = "x"}).ok());
       running.stop();
     });
+  });
+}
+
+// Contract: P-17. A workflow of 300,000 stages, which the reader of files accepts, is accepted.
+TEST(Host, AcceptsAWorkflowOfManyStages) {
+  fiber::Runtime runtime({.worker_count = 1});
+  runtime.run([] {
+    ledger::MemoryLedger ledger;
+    bus::LocalBus bus;
+    fiber::with_scope([&](fiber::Nursery& nursery) {
+      Running running(nursery, ledger, bus);
+      ASSERT_TRUE(running.host.execute(fleet::RegisterWorker{{.name = "w"}, {}, {}}).ok());
+      model::WorkflowSpec spec = chain({"a"});
+      spec.stages.resize(300'000, spec.stages.front());
+      for (std::size_t i = 1; i < spec.stages.size(); ++i) {
+        spec.stages[i].name = "a_stage_with_a_longer_name_" + std::to_string(i);
+        spec.stages[i].needs = {static_cast<std::uint32_t>(i - 1)};
+      }
+      EXPECT_TRUE(running.host.execute(fleet::SubmitWorkflow{"1", std::move(spec)}).ok());
+      running.stop();
+    });
+  });
+}
+
+// Contract: B-24. A policy that the brain refuses is the host's error, and not a line in a log.
+TEST(Host, RefusesAPolicyThatTheBrainRefuses) {
+  fiber::Runtime runtime({.worker_count = 1});
+  runtime.run([] {
+    ledger::MemoryLedger ledger;
+    bus::LocalBus bus;
+    HostOptions options;
+    options.policy.emplace().elastic.poll_ms = 0;
+    Host host(ledger, bus.host(), options);
+    const Result<void> ended = host.run();
+    ASSERT_EQ(ended.code(), ErrorCode::kInvalidArgument);
+    EXPECT_NE(ended.error().message.find("elastic.poll_ms"), std::string::npos) << ended.error().message;
+    EXPECT_EQ(ledger.last_index(), 0U);
   });
 }
 

@@ -104,6 +104,34 @@ TEST(Host, SubmissionsAwaitTheWorkers) {
   });
 }
 
+// Contract: B-8. Workers of a file are registered in the order of the file, in whatever order their messages arrive.
+TEST(Host, WorkersAreRegisteredInTheirOrder) {
+  everywhere([] {
+    ledger::MemoryLedger ledger;
+    bus::LocalBus bus;
+    HostOptions ordered = options();
+    ordered.registration_order = {"first", "second", "third"};
+    fiber::with_scope([&](fiber::Nursery& nursery) {
+      Running running(nursery, ledger, bus, ordered);
+      Puppet third(bus, "third");
+      Puppet second(bus, "second");
+      Puppet first(bus, "first");
+      third.hello();
+      second.hello();
+      first.hello();
+      running.wait_registered("third");
+      std::vector<std::string> names;
+      ASSERT_TRUE(running.host
+                      .peek([&names](const fleet::State& state) {
+                        state.each_worker([&](const fleet::Worker& worker) { names.push_back(worker.spec.name); });
+                      })
+                      .ok());
+      EXPECT_EQ(names, ordered.registration_order);
+      running.stop();
+    });
+  });
+}
+
 // U-1: a worker that reconnects with the same incarnation keeps its tasks; after a restart they get a new attempt.
 TEST(Host, AWorkerRegistersAgain) {
   everywhere([] {

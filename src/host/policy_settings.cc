@@ -1,5 +1,6 @@
 #include "host/policy_settings.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <string_view>
@@ -14,7 +15,8 @@ using fleet::Selection;
 
 namespace {
 
-constexpr std::int64_t kMost = 1'000'000'000'000;
+// The brain refuses larger values (fleet::check_policy()).
+constexpr std::int64_t kMostMs = 100LL * 365 * 24 * 3600 * 1000;
 
 // A row has its own name in the environment (ROTA_...) and, if given, the name that the source documents use.
 SettingSpec row(std::string name, std::string environment, std::string meaning, std::string unit = {}) {
@@ -44,8 +46,21 @@ std::vector<std::pair<std::string, E>> all_values() {
   return values;
 }
 
-Setting<std::int64_t> add_count(SettingsTable& table, SettingSpec spec, std::int64_t value, std::int64_t least = 0) {
-  return table.add_int(std::move(spec), value, least, kMost);
+Setting<std::int64_t> add_count(SettingsTable& table, SettingSpec spec, std::int64_t value, std::int64_t least = 0,
+                                std::int64_t most = kMostMs) {
+  return table.add_int(std::move(spec), value, least, most);
+}
+
+// "licence=2"
+Result<model::NamedAmount> named_amount(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  const std::string count = equals == std::string::npos ? std::string() : text.substr(equals + 1);
+  const bool digits = !count.empty() && count.size() <= 9 && count.find_first_not_of("0123456789") == std::string::npos;
+  if (equals == 0 || !digits || std::stoll(count) == 0) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "policy.fleet_resources has '" + text + "'; write a name and a count, like licence=2"};
+  }
+  return model::NamedAmount{text.substr(0, equals), std::stoll(count)};
 }
 
 }  // namespace
@@ -54,7 +69,7 @@ PolicySettings::PolicySettings(SettingsTable& table)
     : max_queue_(add_count(
           table,
           row("policy.max_queue_per_worker", "", "tasks that may be queued at a worker behind those that it runs"),
-          Policy{}.max_queue_per_worker)),
+          Policy{}.max_queue_per_worker, 0, 1'000'000)),
       heartbeat_ttl_(add_count(
           table,
           row("policy.heartbeat_ttl_ms", "", "a worker without a heartbeat for this long is considered lost", "ms"),
@@ -62,28 +77,44 @@ PolicySettings::PolicySettings(SettingsTable& table)
       grace_(add_count(table,
                        row("policy.no_worker_grace_sec", "TASK_NO_WORKER_GRACE_SEC",
                            "a task that no live worker can ever run fails after this time", "s"),
-                       Policy{}.no_worker_grace_ms / 1000)) {
+                       Policy{}.no_worker_grace_ms / 1000, 0, kMostMs / 1000)) {
   const Policy d;
   apply_.push_back([this](const Settings& s, Policy& p) {
     p.max_queue_per_worker = s.get(max_queue_);
     p.heartbeat_ttl_ms = s.get(heartbeat_ttl_);
     p.no_worker_grace_ms = s.get(grace_) * 1000;
+    return Result<void>();
   });
-  const auto whole = [&](std::int64_t Policy::* member, std::int64_t scale, SettingSpec spec, std::int64_t least = 0) {
-    const auto setting = add_count(table, std::move(spec), d.*member / scale, least);
-    apply_.push_back([=](const Settings& s, Policy& p) { p.*member = s.get(setting) * scale; });
+  // Most: that of the brain, in units of the setting.
+  const auto whole = [&](std::int64_t Policy::* member, std::int64_t scale, SettingSpec spec, std::int64_t least = 0,
+                         std::int64_t most = kMostMs) {
+    const auto setting = add_count(table, std::move(spec), d.*member / scale, least, most / scale);
+    apply_.push_back([=](const Settings& s, Policy& p) {
+      p.*member = s.get(setting) * scale;
+      return Result<void>();
+    });
   };
   const auto part = [&](std::int64_t Policy::* member, SettingSpec spec) {
     const auto setting = table.add_float(std::move(spec), fraction(d.*member), 0, 1);
-    apply_.push_back([=](const Settings& s, Policy& p) { p.*member = billionths(s.get(setting)); });
+    apply_.push_back([=](const Settings& s, Policy& p) {
+      p.*member = billionths(s.get(setting));
+      return Result<void>();
+    });
   };
   const auto truth = [&](bool Policy::* member, SettingSpec spec) {
     const auto setting = table.add_bool(std::move(spec), d.*member);
-    apply_.push_back([=](const Settings& s, Policy& p) { p.*member = s.get(setting); });
+    apply_.push_back([=](const Settings& s, Policy& p) {
+      p.*member = s.get(setting);
+      return Result<void>();
+    });
   };
-  const auto elastic = [&](std::int64_t fleet::ElasticPolicy::* member, std::int64_t scale, SettingSpec spec) {
-    const auto setting = add_count(table, std::move(spec), d.elastic.*member / scale);
-    apply_.push_back([=](const Settings& s, Policy& p) { p.elastic.*member = s.get(setting) * scale; });
+  const auto elastic = [&](std::int64_t fleet::ElasticPolicy::* member, std::int64_t scale, SettingSpec spec,
+                           std::int64_t least = 0, std::int64_t most = kMostMs) {
+    const auto setting = add_count(table, std::move(spec), d.elastic.*member / scale, least, most / scale);
+    apply_.push_back([=](const Settings& s, Policy& p) {
+      p.elastic.*member = s.get(setting) * scale;
+      return Result<void>();
+    });
   };
 
   const auto mode = table.add_enum(row("policy.mode", "ORCHESTRATOR_DISPATCH_MODE", "how tasks are bound to workers"),
@@ -97,6 +128,7 @@ PolicySettings::PolicySettings(SettingsTable& table)
   apply_.push_back([=](const Settings& s, Policy& p) {
     p.mode = s.get(mode);
     p.selection = s.get(selection);
+    return Result<void>();
   });
   part(&Policy::lambda_inference, row("policy.lambda_inference", "SCHEDULER_LAMBDA_INFERENCE",
                                       "weight of throughput (1) against cost (0) for inference tasks"));
@@ -108,7 +140,7 @@ PolicySettings::PolicySettings(SettingsTable& table)
        row("policy.jitter", "SCHEDULER_SELECTION_JITTER", "largest jitter added to a score, so that ties rotate"));
   whole(&Policy::aging_interval_ms, 1,
         row("policy.aging_interval_ms", "", "a waiting task gains priority once per this interval", "ms"), 1);
-  whole(&Policy::aging_boost, 1, row("policy.aging_boost", "", "priority added per aging interval"));
+  whole(&Policy::aging_boost, 1, row("policy.aging_boost", "", "priority added per aging interval"), 0, 1'000'000);
   truth(&Policy::prefer_started, row("policy.prefer_started", "",
                                      "prefer workflows that have already started over new ones of the same priority"));
   truth(&Policy::context_reuse, row("policy.context_reuse", "ENABLE_CONTEXT_REUSE",
@@ -118,23 +150,45 @@ PolicySettings::PolicySettings(SettingsTable& table)
   truth(&Policy::stickiness, row("policy.stickiness", "ENABLE_STAGE_WEIGHT_STICKINESS",
                                  "run a stage that uses a parent's checkpoint or adapter on the parent's worker"));
   truth(&Policy::merge,
-        row("policy.merge", "ENABLE_TASK_MERGE", "run mergeable tasks with equal templates as one execution"));
+        row("policy.merge", "ENABLE_TASK_MERGE", "run mergeable tasks that differ only in data as one execution"));
   whole(&Policy::merge_most, 1,
-        row("policy.merge_most", "TASK_MERGE_MAX_BATCH_SIZE", "largest number of tasks merged into one execution"), 1);
+        row("policy.merge_most", "TASK_MERGE_MAX_BATCH_SIZE", "largest number of tasks merged into one execution"), 1,
+        1000);
   truth(&Policy::preemption, row("policy.preemption", "ENABLE_PREEMPTION",
                                  "stop preemptible tasks of lower priority to make room for others"));
   truth(&Policy::fair_share,
         row("policy.fair_share", "ENABLE_FAIR_SHARE", "divide the fleet among users by their weights"));
   whole(&Policy::backlog_per_worker, 1,
-        row("policy.backlog_per_worker", "", "unfinished tasks per live worker that count as full load"), 1);
+        row("policy.backlog_per_worker", "", "unfinished tasks per live worker that count as full load"), 1,
+        1'000'000'000);
   part(&Policy::reject_threshold, row("policy.reject_threshold", "", "submissions are refused above this load"));
   whole(&Policy::retention_ms, 1000,
         row("policy.retention_sec", "", "an ended workflow is forgotten after this time", "s"));
-  whole(&Policy::result_most_bytes, 1, row("policy.result_most_bytes", "", "largest result of a task", "bytes"), 1);
+  whole(&Policy::result_most_bytes, 1, row("policy.result_most_bytes", "", "largest result of a task", "bytes"), 1,
+        1 << 30);
+  whole(&Policy::undeliverable_backoff_ms, 1,
+        row("policy.undeliverable_backoff_ms", "",
+            "a worker that an assignment did not reach gets no task for this long", "ms"),
+        1);
+  truth(&Policy::prefer_locality,
+        row("policy.prefer_locality", "PREFER_LOCALITY",
+            "prefer the worker where a task's first predecessor ran, then those in its zone"));
+  const auto fleet_wide = table.add_list(
+      row("policy.fleet_resources", "", "named counted resources of the whole fleet, such as licence=2"), {});
+  apply_.push_back([=](const Settings& s, Policy& p) -> Result<void> {
+    for (const std::string& text : s.get(fleet_wide)) {
+      ROTA_TRY_ASSIGN(p.fleet.emplace_back(), named_amount(text));
+    }
+    std::sort(p.fleet.begin(), p.fleet.end());
+    return {};
+  });
   const auto scaling = table.add_bool(row("policy.elastic", "ENABLE_ELASTIC_SCALING",
                                           "disable idle workers and enable them again when the queue needs them"),
                                       d.elastic.enable);
-  apply_.push_back([=](const Settings& s, Policy& p) { p.elastic.enable = s.get(scaling); });
+  apply_.push_back([=](const Settings& s, Policy& p) {
+    p.elastic.enable = s.get(scaling);
+    return Result<void>();
+  });
   using fleet::ElasticPolicy;
   elastic(&ElasticPolicy::disable_idle_ms, 1000,
           row("policy.elastic_idle_sec", "ELASTIC_AUTO_DISABLE_IDLE_SEC",
@@ -146,18 +200,21 @@ PolicySettings::PolicySettings(SettingsTable& table)
           row("policy.elastic_queue_threshold", "ELASTIC_AUTO_ENABLE_QUEUE_THRESHOLD",
               "a worker is enabled when more than this many tasks are ready"));
   elastic(&ElasticPolicy::least_active, 1,
-          row("policy.elastic_min_active", "ELASTIC_AUTO_MIN_ACTIVE_WORKERS", "smallest number of active workers"));
+          row("policy.elastic_min_active", "ELASTIC_AUTO_MIN_ACTIVE_WORKERS", "smallest number of active workers"), 0,
+          1'000'000);
   elastic(&ElasticPolicy::poll_ms, 1000,
           row("policy.elastic_poll_sec", "ELASTIC_AUTO_POLL_INTERVAL_SEC",
-              "interval between two checks of the coordinator", "s"));
+              "interval between two checks of the coordinator", "s"),
+          1);
   elastic(&ElasticPolicy::cooldown_ms, 1000,
           row("policy.elastic_cooldown_sec", "ELASTIC_AUTO_TOGGLE_COOLDOWN_SEC",
               "shortest time between two changes of one worker", "s"));
 }
 
-fleet::Policy PolicySettings::policy(const Settings& settings) const {
+Result<fleet::Policy> PolicySettings::policy(const Settings& settings) const {
   Policy policy;
-  for (const Apply& apply : apply_) apply(settings, policy);
+  for (const Apply& apply : apply_) ROTA_TRY(apply(settings, policy));
+  ROTA_TRY(fleet::check_policy(policy));
   return policy;
 }
 

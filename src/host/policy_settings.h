@@ -3,7 +3,7 @@
 //   SettingsTable table;
 //   const PolicySettings rows(table);
 //   ... load_settings(table, ...) ...
-//   fleet::Policy policy = rows.policy(load.settings);
+//   Result<fleet::Policy> policy = rows.policy(load.settings);
 //
 // Fractions are decimals in a setting and billionths in the policy; a setting named _sec is in seconds, the policy in
 // milliseconds.
@@ -25,7 +25,8 @@ class PolicySettings {
   // Adds the rows to the table. REQUIRES: the table outlives this object.
   explicit PolicySettings(SettingsTable& table);
 
-  [[nodiscard]] fleet::Policy policy(const Settings& settings) const;
+  // kInvalidArgument, with the reason, for a policy that the brain would refuse (B-24).
+  [[nodiscard]] Result<fleet::Policy> policy(const Settings& settings) const;
   // True if the value was given, and is not the default.
   [[nodiscard]] static bool is_set(const Settings& settings, Setting<std::int64_t> setting) {
     return settings.origin(setting).kind != SettingOrigin::Kind::kDefault;
@@ -35,7 +36,7 @@ class PolicySettings {
   [[nodiscard]] Setting<std::int64_t> no_worker_grace() const { return grace_; }
 
  private:
-  using Apply = std::function<void(const Settings&, fleet::Policy&)>;
+  using Apply = std::function<Result<void>(const Settings&, fleet::Policy&)>;
   std::vector<Apply> apply_;
   Setting<std::int64_t> max_queue_;
   Setting<std::int64_t> heartbeat_ttl_;

@@ -140,10 +140,15 @@ TYPED_TEST_P(LedgerConformance, RecordsComeBack) {
 TYPED_TEST_P(LedgerConformance, AReadIsBounded) {
   TypeParam home;
   const std::unique_ptr<Ledger> ledger = home.open(false).value();
-  const std::string large(kMaxRecordBytes, 'x');
+  const std::string large(kMaxReadBytes / 2, 'x');
   ASSERT_TRUE(ledger->append(std::vector<RecordBytes>{{1, large}, {2, large}, {3, large}}).ok());
-  EXPECT_EQ(ledger->read(1, 10)->size(), kMaxReadBytes / kMaxRecordBytes);
+  EXPECT_EQ(ledger->read(1, 10)->size(), 2U);
   EXPECT_EQ(ledger->read(3, 10)->size(), 1U);
+  // Contract: P-17. One record may be larger than a read.
+  const std::string larger(kMaxReadBytes + 1, 'y');
+  ASSERT_TRUE(ledger->append(std::vector<RecordBytes>{{4, larger}, {5, "z"}}).ok());
+  EXPECT_EQ(ledger->read(4, 10)->size(), 1U);
+  EXPECT_EQ(ledger->read(4, 1)->front().bytes, larger);
 }
 
 // A wrong index or size is refused with the expected value, and nothing changes.

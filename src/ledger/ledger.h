@@ -50,7 +50,8 @@ struct Snapshot {
   bool operator==(const Snapshot&) const = default;
 };
 
-inline constexpr std::size_t kMaxRecordBytes = std::size_t{16} << 20;
+// The submission of a workflow with a million stages is one record of about 50 MiB (P-17).
+inline constexpr std::size_t kMaxRecordBytes = std::size_t{128} << 20;
 inline constexpr std::size_t kMaxSnapshotBytes = std::size_t{4} << 30;
 // A read() ends before the record that would take it beyond this size, unless that is its first.
 inline constexpr std::size_t kMaxReadBytes = std::size_t{32} << 20;

@@ -43,6 +43,7 @@ struct AttemptOutcome {
   AttemptEnd end = AttemptEnd::kFailed;
   FailureKind failure = FailureKind::kError;  // kFailed.
   bool final = false;                         // kFailed: another attempt would fail as well.
+  bool batch = false;                         // kFailed: the execution of several merged tasks failed as a whole.
   std::string message{};                      // For people; empty for a plain success.
   std::string result{};                       // kSucceeded: JSON; empty is null.
   // Wall time at the worker. Both are 0 if the attempt ended before it started.
@@ -53,8 +54,8 @@ struct AttemptOutcome {
   std::string log_path{};          // Where its output is on the worker; empty: it wrote none.
   bool reused = false;             // Nothing was run: the result is that of an earlier success (`cache`).
   std::string cache_note{};        // Why it was run or not; empty unless its stage has `cache`.
-  ROTA_FIELDS(end, failure, final, message, result, started_ns, ended_ns, cpu_us, max_rss_bytes, log_path, reused,
-              cache_note)
+  ROTA_FIELDS(end, failure, final, batch, message, result, started_ns, ended_ns, cpu_us, max_rss_bytes, log_path,
+              reused, cache_note)
   friend auto operator<=>(const AttemptOutcome&, const AttemptOutcome&) = default;
 
   // The times of the attempt, moved into the period from its assignment to its report. The clocks of two machines

@@ -40,7 +40,10 @@ struct ProgramSpec {
   std::string directory{};               // Where it runs; empty: where the worker runs.
   ProgramLimits limits{};
   std::optional<std::int64_t> grace_ms{};  // Between TERM and KILL; none: the worker's default.
-  ROTA_FIELDS(shell, arguments, environment, directory, limits, grace_ms)
+  // It accepts the inputs of several tasks as a JSON array and returns an array with one result for each: mergeable
+  // tasks with this program may run as one execution (B-12). Its texts contain no references.
+  bool batch = false;
+  ROTA_FIELDS(shell, arguments, environment, directory, limits, grace_ms, batch)
   friend auto operator<=>(const ProgramSpec&, const ProgramSpec&) = default;
 };
 

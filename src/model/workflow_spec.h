@@ -64,7 +64,7 @@ struct TaskTemplate {
   Retry retry{};
   std::string condition{};             // The tasks are skipped if it is false (reference.h).
   std::vector<std::string> context{};  // "model:llama-3", "dataset:c4": placement prefers a worker that has these.
-  bool mergeable = false;              // Tasks with equal templates may run as one execution (B-12).
+  bool mergeable = false;              // Tasks that differ only in their data may run as one execution (B-12).
   bool preemptible = false;            // It can stop at a checkpoint and continue from it elsewhere.
   bool gang = false;                   // The tasks of the stage start together or not at all.
   std::string pinned{};                // Runs only on the worker of this name; empty: on any.

@@ -30,6 +30,15 @@ namespace {
 constexpr nanoseconds kLong = std::chrono::hours(24);
 constexpr nanoseconds kRetryAfter = std::chrono::milliseconds(200);  // When the bus cannot be reached.
 
+// The message of `{"$error": "..."}`, by which a batch says that one of its tasks failed; nothing for other results.
+std::optional<std::string> child_error(std::string_view value) {
+  if (model::json_kind(value) != model::JsonKind::kObject) return std::nullopt;
+  const auto members = model::json_members(value);
+  if (members.size() != 1 || members.front().first != "$error") return std::nullopt;
+  const std::string_view message = members.front().second;
+  return model::json_kind(message) == model::JsonKind::kString ? model::json_unescape(message) : std::string(message);
+}
+
 AttemptOutcome ended_before_start(AttemptEnd end, std::string message) {
   AttemptOutcome outcome;
   outcome.end = end;
@@ -375,9 +384,18 @@ std::vector<Report> Engine::final_reports(const Attempt& attempt, AttemptOutcome
                         " merged tasks must be a JSON array with one value per task, in their order";
     }
   }
+  // One of them may be the reason why all of them failed: the host runs each alone.
+  outcome.batch = outcome.end == AttemptEnd::kFailed && merged.size() > 1;
   for (std::size_t i = 0; i < merged.size(); ++i) {
     AttemptOutcome own = outcome;
-    if (own.end == AttemptEnd::kSucceeded) own.result = values[i];
+    if (own.end == AttemptEnd::kSucceeded) {
+      if (std::optional<std::string> error = child_error(values[i])) {
+        own.end = AttemptEnd::kFailed;
+        own.message = std::move(*error);
+      } else {
+        own.result = values[i];
+      }
+    }
     reports.push_back({merged[i].id, term, model::Ended{std::move(own)}});
     outcome.cpu_us = 0;  // The use of resources is reported once, for the leading task.
     outcome.max_rss_bytes = 0;

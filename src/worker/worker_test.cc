@@ -432,6 +432,52 @@ TEST(Worker, MergedTasks) {
   });
 }
 
+// Contract: B-12. One bad task of a merged execution fails by itself; the results of the others count. When the
+// execution fails as a whole, each report says so, so that no task is blamed for another.
+TEST(Worker, OneOfTheMergedTasksFails) {
+  in_all_modes([] {
+    with_worker(
+        handlers_only(),
+        [](Worker& worker) {
+          ASSERT_TRUE(worker
+                          .handle("batch",
+                                  [](TaskContext&) {
+                                    return std::string(R"([7, {"$error": "bad prompt"}, {"$error": "x", "more": 1}])");
+                                  })
+                          .ok());
+          ASSERT_TRUE(
+              worker.handle("throws", [](TaskContext&) -> std::string { throw std::runtime_error("boom"); }).ok());
+        },
+        [](Host& host, Worker&) {
+          Assign merged = handler_task(30, "batch");
+          merged.merged = {{.id = merged.id, .inputs = "1"},
+                           {.id = first_attempt(31), .inputs = "2"},
+                           {.id = first_attempt(32), .inputs = "3"}};
+          host.send(merged);
+          EXPECT_EQ(host.final(30).result, "7");
+          const AttemptOutcome bad = host.final(31);
+          EXPECT_EQ(bad.end, AttemptEnd::kFailed);
+          EXPECT_EQ(bad.message, "bad prompt");
+          EXPECT_FALSE(bad.batch);
+          EXPECT_EQ(host.final(32).end, AttemptEnd::kSucceeded) << "a result that only looks like an error";
+
+          merged.id = merged.merged[0].id = first_attempt(40);
+          merged.merged[1].id = first_attempt(41);
+          merged.merged[2].id = first_attempt(42);
+          merged.spec.type = "throws";
+          host.send(merged);
+          for (const int task : {40, 41, 42}) {
+            const AttemptOutcome outcome = host.final(task);
+            EXPECT_EQ(outcome.end, AttemptEnd::kFailed);
+            EXPECT_TRUE(outcome.batch);
+          }
+          Assign single = handler_task(50, "throws");
+          host.send(single);
+          EXPECT_FALSE(host.final(50).batch);
+        });
+  });
+}
+
 // Contract: U-2. stop() gives back tasks that wait and lets running tasks end; closing the bus does the same.
 TEST(Worker, Stops) {
   in_virtual_time([] {

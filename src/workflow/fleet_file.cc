@@ -40,6 +40,7 @@ class FleetReader {
       return;
     }
     for (std::size_t i = 0; i < Document::size(*workers); ++i) worker(reading_.document.item(*workers, i));
+    if (const Node* named = file.map("named")) read_named(reading_, *named, out_.named);
   }
 
  private:
@@ -62,6 +63,7 @@ class FleetReader {
       spec.resources.gpus.assign(static_cast<std::size_t>(devices.count), {devices.model, devices.memory_bytes});
     }
     fields.text("zone", spec.zone);
+    fields.text("endpoint", spec.endpoint);
     fields.decimal("cost_per_hour", 6, 0, 9'000 * kMicro, spec.cost_microdollars_per_hour);
     fields.decimal("power_watts", 3, 0, 1'000'000'000, spec.power_milliwatts);
     fields.texts("capabilities", spec.capabilities);

@@ -10,6 +10,7 @@
 //       cost_per_hour: 3.20
 //       labels: {rack: b7}
 //       capabilities: [docker]
+//   named: {licence: 2}          # of the whole fleet
 //
 // As strict as a workflow file, and read the same way. Thread safety: functions without state.
 #pragma once
@@ -25,6 +26,7 @@ inline constexpr std::size_t kMostWorkers = 100'000;
 
 struct FleetFile {
   std::vector<model::WorkerSpec> workers{};  // Whole only if there is no problem.
+  std::vector<model::NamedAmount> named{};   // Counted resources of the whole fleet. Sorted.
   std::vector<Problem> problems{};
   [[nodiscard]] bool ok() const { return problems.empty(); }
 };

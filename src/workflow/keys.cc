@@ -6,10 +6,10 @@
 namespace rota::workflow {
 namespace {
 
-const std::vector<std::string> kStage = {"type",    "run",        "handler",   "inputs",   "env",          "dir",
-                                         "needs",   "condition",  "matrix",    "replicas", "max_attempts", "retry",
-                                         "timeout", "priority",   "resources", "limits",   "context",      "category",
-                                         "merge",   "checkpoint", "cache"};
+const std::vector<std::string> kStage = {"type",    "run",       "handler",    "inputs",   "env",          "dir",
+                                         "needs",   "condition", "matrix",     "replicas", "max_attempts", "retry",
+                                         "timeout", "priority",  "resources",  "limits",   "context",      "category",
+                                         "merge",   "batch",     "checkpoint", "cache"};
 
 std::vector<std::string> named_stage() {
   std::vector<std::string> names = kStage;
@@ -40,10 +40,10 @@ Keys make_keys() {
       .limits = {"limits", "limits", {"memory", "cpu_time", "open_files", "processes"}},
       .context = {"context", "context", {"models", "datasets"}},
       .cache = {"cache", "cacheFiles", {"files", "outputs"}},
-      .fleet = {"a fleet", "", {"apiVersion", "kind", "workers"}},
+      .fleet = {"a fleet", "", {"apiVersion", "kind", "workers", "named"}},
       .worker = {"a worker", "worker",
-                 with_amounts({"name", "count"},
-                              {"gpu", "named", "zone", "cost_per_hour", "power_watts", "labels", "capabilities"})},
+                 with_amounts({"name", "count"}, {"gpu", "named", "zone", "cost_per_hour", "power_watts", "labels",
+                                                  "capabilities", "endpoint"})},
   };
 }
 

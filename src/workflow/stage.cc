@@ -31,7 +31,7 @@ class StageReader {
     condition();
     context();
     fields_.integer("priority", -kMostPriority, kMostPriority, draft_.priority);
-    fields_.boolean("merge", draft_.use.mergeable);
+    merging();
     fields_.boolean("checkpoint", draft_.use.preemptible);
     matrix();
     replicas();
@@ -66,6 +66,7 @@ class StageReader {
     } else if (run != nullptr) {
       read_program(*run, own);
     }
+    outside_inputs_ = draft_.references;
     inputs();
     if (draft_.references.size() > model::kReferencesMost) {
       reading_.problems.add(draft_.at, "the stage '" + printable(draft_.name, 40) + "' has " +
@@ -248,6 +249,31 @@ class StageReader {
     }
   }
 
+  // A handler that is named with `merge` accepts the inputs of several tasks; a program must say so with `batch`.
+  void merging() {
+    fields_.boolean("merge", draft_.use.mergeable);
+    bool batch = false;
+    fields_.boolean("batch", batch);
+    std::optional<model::ProgramSpec>& program = draft_.use.spec.program;
+    if (!program) {
+      if (batch) reading_.wrong(*fields_.find("batch"), "batch is for programs; for a handler, merge is enough");
+      return;
+    }
+    if (draft_.use.mergeable && !batch) {
+      reading_.wrong(*fields_.find("merge"),
+                     "a program is merged only if it accepts a batch: add batch: true if it reads a JSON array of "
+                     "inputs and returns an array with one result for each");
+      return;
+    }
+    program->batch = draft_.use.mergeable = batch;
+    if (!batch) return;
+    for (const PlacedReference& placed : outside_inputs_) {
+      reading_.problems.add(placed.at, "'" + printable(placed.reference.text, 60) +
+                                           "' would have the value of one task for the whole batch; put it into "
+                                           "inputs, which the program gets as an array with one item per task");
+    }
+  }
+
   void category() {
     static const std::array<std::string_view, 4> kTraining = {"training", "sft", "ppo", "dpo"};
     const std::string& type = draft_.use.spec.type;
@@ -404,6 +430,7 @@ class StageReader {
   const StageSetting& setting_;
   StageTotals& totals_;
   StageDraft& draft_;
+  std::vector<PlacedReference> outside_inputs_{};
   std::size_t bytes_ = 0;         // Of the texts of the stage.
   const Node* cached_ = nullptr;  // The value of `cache`, if it is wanted.
   std::vector<std::string> matrix_names_{};

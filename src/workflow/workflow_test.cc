@@ -264,17 +264,32 @@ TEST(Workflow, ReplicasAreAGang) {
 
 TEST(Workflow, TheOtherKeys) {
   const WorkflowFile file = spec(
-      "  stages:\n    - {name: a, run: x, priority: -4, type: sft, merge: true, checkpoint: true,"
+      "  stages:\n    - {name: a, run: x, priority: -4, type: sft, batch: true, checkpoint: true,"
       " context: {models: [llama-3], datasets: c4}}\n"
       "    - {name: b, run: x, type: sft, category: other}\n    - {name: c, handler: inference}\n");
   const TaskTemplate& a = file.spec.templates[0];
   EXPECT_EQ(file.spec.stages[0].priority, -4);
   EXPECT_EQ(a.spec.type, "sft");
   EXPECT_EQ(a.category, model::Category::kTraining);
-  EXPECT_TRUE(a.mergeable && a.preemptible);
+  EXPECT_TRUE(a.mergeable && a.preemptible && a.spec.program->batch);
   EXPECT_THAT(a.context, ElementsAre("dataset:c4", "model:llama-3"));
   EXPECT_EQ(file.spec.templates[1].category, model::Category::kOther);
   EXPECT_EQ(file.spec.templates[2].category, model::Category::kInference);
+}
+
+// Contract: B-12. A program is merged only if it declares that it accepts a batch, and then its values are in the
+// inputs.
+TEST(Workflow, AProgramIsMergedOnlyIfItAcceptsABatch) {
+  const auto problem_of = [](const std::string& stage) {
+    const WorkflowFile file = read_workflow({"f.yaml", "apiVersion: rota/v1\nspec:\n  stages:\n    - " + stage + "\n"});
+    return file.problems.empty() ? std::string() : file.problems.front().message;
+  };
+  EXPECT_THAT(problem_of("{name: a, run: x, merge: true}"), testing::HasSubstr("batch: true"));
+  EXPECT_THAT(problem_of("{name: a, handler: x, batch: true}"), testing::HasSubstr("merge is enough"));
+  EXPECT_THAT(problem_of("{name: a, run: 'x ${matrix.i}', batch: true, matrix: {i: [1, 2]}}"),
+              testing::HasSubstr("put it into inputs"));
+  EXPECT_EQ(problem_of("{name: a, run: x, batch: true, matrix: {i: [1, 2]}, inputs: {i: '${matrix.i}'}}"), "");
+  EXPECT_EQ(problem_of("{name: a, handler: x, merge: true}"), "");
 }
 
 TEST(Workflow, EqualStagesShareATemplate) {

@@ -29,8 +29,9 @@ struct WorkerSpec {
   std::vector<Label> labels{};                          // Sorted.
   std::vector<std::string> handlers{};                  // Types of tasks that it has a C++ handler for. Sorted.
   bool programs = true;                                 // It runs programs.
+  std::string endpoint{};  // Where it can be reached, for people: "10.0.0.7:9000". No decision depends on it.
   ROTA_FIELDS(name, resources, zone, cost_microdollars_per_hour, power_milliwatts, capabilities, labels, handlers,
-              programs)
+              programs, endpoint)
   friend auto operator<=>(const WorkerSpec&, const WorkerSpec&) = default;
 };
 

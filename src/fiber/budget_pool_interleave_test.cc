@@ -41,7 +41,12 @@ struct PoolTest {
     pool.rest.ops = 10;
     const Reserve all = draw(&pool, pool.total, true);
     ROTA_INTERLEAVE_ASSERT(all.ops == 10);
-    record.nursery = nullptr;
+    pool.grants += 1;  // The task's own grant, of which nothing is left.
+    nursery.owner_task = nullptr;
+    nursery.owner = nullptr;
+    nursery.outer = nullptr;
+    record.nursery = &nursery;
+    record.meter = 0;
     record.id = 1;
     fiber.task = &record;
     waiter.need.ops = 5;
@@ -74,6 +79,7 @@ struct PoolTest {
 
   alignas(RuntimeCore) std::array<std::byte, sizeof(RuntimeCore)> no_runtime{};  // All null; only `meter` is read.
   BudgetPool pool;
+  NurseryCore nursery;
   TaskRecord record{[](TaskRecord*, Action) {}, 0, 0};
   Fiber fiber;
   ExhaustedTask waiter;

@@ -366,7 +366,7 @@ std::optional<std::chrono::nanoseconds> Scope::deadline() const {
   Nanoseconds earliest = kNever;
   for (const NurseryCore* at = core_; at != nullptr; at = parent_of(at)) {
     // Written before the scope's first child existed, so it does not change while a task below looks.
-    const NurseryExtras* extras = at->extras.load(std::memory_order_acquire);
+    const NurseryExtras* extras = peek_extras(at);
     if (extras != nullptr) earliest = std::min(earliest, extras->deadline);
   }
   if (earliest == kNever) return std::nullopt;

@@ -213,8 +213,6 @@ void finish_task(ThreadWorker* worker, TaskRecord* record) {
   if (!stack_intact(worker)) [[unlikely]]
     note_overflow(worker, record);
   if (record->has_entry()) unregister_task(record);
-  if (priority_of(record) != Priority::kNormal) [[unlikely]]
-    runtime->priorities.alive.fetch_sub(1, std::memory_order_relaxed);
   if (record->meter != 0) {
     if (rights_of(record) != nullptr) [[unlikely]]
       drop_with_rights(runtime, record);
@@ -239,6 +237,8 @@ void finish_task(ThreadWorker* worker, TaskRecord* record) {
    : end == TaskState::kFailed  ? counters.failed
                                 : counters.cancelled)
       .add(1);
+  if (priority_of(record) != Priority::kNormal) [[unlikely]]
+    runtime->priorities.alive.fetch_sub(1, std::memory_order_relaxed);
   if ((record->flags & TaskRecord::kFlagDetached) != 0) {
     if (record->cancel.load(std::memory_order_relaxed) != 0) await_canceller(record);  // It may have a token.
     record->act(record, Action::kDropResult);  // User code: it may park, and resume on another thread worker.

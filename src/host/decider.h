@@ -77,7 +77,7 @@ class Decider {
   std::deque<fleet::Command> follow_ups_;  // Commands that the host itself issues because of what was just decided.
   std::size_t awaited_;                    // Workers that must register before a submission is decided.
   std::vector<Input> held_;                // Submissions until then: one for each client that waits.
-  std::unordered_map<std::string, Port> ports_;  // The bus on which each worker was last heard.
+  std::unordered_map<std::string, Port> ports_;   // The bus on which each worker was last heard.
   std::map<std::string, model::Register> early_;  // Registrations that wait for others (registration_order).
   bool in_order_ = true;                          // No registration has to wait any more.
   // Workers of the previous host that have not sent a message to this one yet.

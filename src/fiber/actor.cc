@@ -59,8 +59,8 @@ struct SupervisorCore {
   SpinLock lock;  // For the rest.
   std::list<Note> notes;
   std::list<Note> stop_notes;  // For stop() and then the destructor, which may not need memory.
-  bool closed = false;  // Accepts no more actors.
-  bool over = false;    // Nobody reads notes any more, so they are dropped.
+  bool closed = false;         // Accepts no more actors.
+  bool over = false;           // Nobody reads notes any more, so they are dropped.
   std::exception_ptr gave_up;
 
   void tell(Note note) {
@@ -121,7 +121,7 @@ class Life {
 
  private:
   std::shared_ptr<SupervisorCore> core_;  // Null in a moved-from object.
-  std::list<Note> note_;  // Made at the beginning: telling the end needs no memory.
+  std::list<Note> note_;                  // Made at the beginning: telling the end needs no memory.
 };
 
 class Manager {

@@ -31,6 +31,12 @@ function(rota_meter target)
   # Allocations are charged; see the file.
   target_compile_options(${target} PRIVATE
     "$<$<COMPILE_LANGUAGE:C,CXX>:SHELL:-include rota/fiber/detail/metered_memory.h>")
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    # The pass behind these warnings crashes on allocation functions with another name (g++ 12, pass waccess).
+    target_compile_options(${target} PRIVATE
+      "$<$<COMPILE_LANGUAGE:C,CXX>:-Wno-free-nonheap-object;-Wno-mismatched-dealloc>"
+      $<$<COMPILE_LANGUAGE:CXX>:-Wno-mismatched-new-delete>)
+  endif()
   get_target_property(type ${target} TYPE)
   if(type STREQUAL EXECUTABLE)
     target_link_options(${target} PRIVATE ${ROTA_METER_RUNTIME_FIRST})

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <list>
 #include <mutex>
 #include <vector>
 
@@ -47,34 +48,43 @@ std::string describe(const std::exception_ptr& error) {
 }  // namespace
 
 struct SupervisorCore {
-  explicit SupervisorCore(const ActorOptions& given) : options(given) {}
+  explicit SupervisorCore(const ActorOptions& given) : options(given) {
+    for (int i = 0; i < 2; ++i) stop_notes.push_back({.what = Note::What::kStopAll});
+  }
 
   const ActorOptions options;
   Event signal;  // Set when there are notes.
   Event ended;
 
   SpinLock lock;  // For the rest.
-  std::vector<Note> notes;
-  bool closed = false;  // Accepts no more actors.
-  bool over = false;    // Nobody reads notes any more, so they are dropped.
+  std::list<Note> notes;
+  std::list<Note> stop_notes;  // For stop() and then the destructor, which may not need memory.
+  bool closed = false;         // Accepts no more actors.
+  bool over = false;           // Nobody reads notes any more, so they are dropped.
   std::exception_ptr gave_up;
 
   void tell(Note note) {
+    std::list<Note> one;
+    one.push_back(std::move(note));
+    tell(one);
+  }
+  // The same without memory; the note is taken out of the list.
+  void tell(std::list<Note>& one) noexcept {
     {
       const std::lock_guard guard(lock);
       if (over) return;
-      notes.push_back(std::move(note));
+      notes.splice(notes.end(), one);
     }
     signal.set();
   }
-  std::vector<Note> take_notes() {
+  std::list<Note> take_notes() {
     signal.reset();  // First, so that a note that arrives now sets it again.
     const std::lock_guard guard(lock);
     return std::exchange(notes, {});
   }
   // Ends the notes. Actors that were to be started are closed.
   void finish() {
-    std::vector<Note> last;
+    std::list<Note> last;
     {
       const std::lock_guard guard(lock);
       closed = over = true;
@@ -94,22 +104,24 @@ namespace {
 class Life {
  public:
   Life(std::shared_ptr<SupervisorCore> core, std::shared_ptr<ActorCell> cell, std::uint64_t life)
-      : core_(std::move(core)), note_{.what = Note::What::kEnded, .cell = std::move(cell), .life = life} {}
+      : core_(std::move(core)) {
+    note_.push_back({.what = Note::What::kEnded, .cell = std::move(cell), .life = life});
+  }
   Life(Life&&) = default;
   ~Life() {
-    if (core_ != nullptr) core_->tell(std::move(note_));
+    if (core_ != nullptr) core_->tell(note_);
   }
   void operator()() {
     try {
-      note_.cell->live();
+      note_.front().cell->live();
     } catch (...) {  // Also when it is cancelled.
-      note_.error = std::current_exception();
+      note_.front().error = std::current_exception();
     }
   }
 
  private:
   std::shared_ptr<SupervisorCore> core_;  // Null in a moved-from object.
-  Note note_;
+  std::list<Note> note_;                  // Made at the beginning: telling the end needs no memory.
 };
 
 class Manager {
@@ -130,7 +142,7 @@ class Manager {
   void run() {
     while (!done()) {
       core_->signal.wait();
-      const std::vector<Note> notes = core_->take_notes();
+      const std::list<Note> notes = core_->take_notes();
       // All notes are taken first: if one makes the supervisor give up, the actors that were to be started are closed.
       for (const Note& note : notes) {
         if (note.what == Note::What::kStart) cells_.push_back(note.cell);
@@ -321,11 +333,15 @@ void stop_actor(const std::shared_ptr<ActorCell>& cell, StopMode mode) {
 }
 
 void stop_supervisor(const std::shared_ptr<SupervisorCore>& core, StopMode mode, bool wait) {
+  std::list<Note> note;
   {
     const std::lock_guard guard(core->lock);
     core->closed = true;
+    if (!core->stop_notes.empty()) note.splice(note.end(), core->stop_notes, core->stop_notes.begin());
   }
-  core->tell({.what = Note::What::kStopAll, .mode = mode});
+  if (note.empty()) note.push_back({.what = Note::What::kStopAll});
+  note.front().mode = mode;
+  core->tell(note);
   if (wait) core->ended.wait();
 }
 

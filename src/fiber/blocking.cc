@@ -73,7 +73,11 @@ Result<void> run_blocking(BlockingJob* job) {
   job->runtime = runtime;
   job->caps = current_rights();  // The task holds a reference as long as it waits here.
   // As in I/O: linking the nursery may run callbacks, so it must not happen under a lock.
-  ensure_parkable(current_worker());
+  try {
+    ensure_parkable(current_worker());
+  } catch (const std::bad_alloc&) {
+    return ErrorCode::kResourceExhausted;
+  }
   ROTA_TRY(runtime->helpers->submit(job));
   if (await(job, true)) return {};
   if (runtime->helpers->withdraw(job)) return ErrorCode::kCancelled;
@@ -115,7 +119,7 @@ Result<void> BlockingPool::submit(BlockingJob* job) {
   const sync::MutexLock lock(mutex_);
   ended.swap(ended_);
   if (queued_ >= idle_ && threads_.size() < bound_ && !add_helper() && threads_.empty()) {
-    return Error{ErrorCode::kResourceExhausted, "blocking(): no helper thread could be created"};
+    return ErrorCode::kResourceExhausted;  // Without a text, which may need memory that is not there.
   }
   job->next = nullptr;
   job->previous = last_;

@@ -192,6 +192,8 @@ std::uint32_t wake_waiters(IoSlot* slot, std::uint32_t generation, bool readable
   return schedule_all(woken);
 }
 
+void prepare_slots() { (void)table(); }
+
 void forget_reactor(const Reactor* reactor) {
   SlotTable& slots = table();
   std::uint32_t made = 0;

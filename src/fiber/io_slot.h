@@ -99,7 +99,9 @@ int release_slot(IoSlot* slot, std::uint32_t generation);
 // `directions` are ready: counts the edge and wakes the waiters. Returns the number of woken fibers.
 std::uint32_t wake_waiters(IoSlot* slot, std::uint32_t generation, bool readable, bool writable);
 
-// A reactor is destroyed with its runtime: removes it from all slots.
+// Makes the table of slots, so that forget_reactor() needs no memory. Throws std::bad_alloc.
+void prepare_slots();
+// A reactor is destroyed with its runtime: removes it from all slots. REQUIRES: prepare_slots().
 void forget_reactor(const Reactor* reactor);
 
 }  // namespace rota::fiber::detail

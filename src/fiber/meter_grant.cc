@@ -16,6 +16,8 @@ namespace {
 constexpr std::uint64_t kNeverDry = std::uint64_t{1} << 61;
 constexpr std::size_t kLargestDefaultMemory = std::size_t{1} << 32;
 
+constexpr auto kOnceBits = static_cast<std::uint8_t>(1U << static_cast<int>(Component::kSpawnCount) |
+                                                     1U << static_cast<int>(Component::kMemory));
 constexpr auto kSpawnBit = static_cast<std::uint8_t>(1U << static_cast<int>(Component::kSpawnCount));
 constexpr auto kAllComponents = static_cast<std::uint8_t>((1U << kComponentCount) - 1);
 // Granted at a time instead of an unlimited component, where none may be granted.
@@ -164,8 +166,8 @@ Result<void> grant_meter(ThreadWorker* worker, NurseryCore* core, TaskRecord* re
     drop_reference(child_rights);
     return ErrorCode::kResourceExhausted;
   }
-  if (grant != nullptr)
-    meter->renewable &= static_cast<std::uint8_t>(~kSpawnBit);  // A grant of spawns is no source of them.
+  // A grant of spawns or memory is all that the task gets; ops are a rate.
+  if (grant != nullptr && grant->budget) meter->renewable &= static_cast<std::uint8_t>(~kOnceBits);
   meter->counted_by = add_reference(rights);
   meter->plain = child_rights == nullptr && gives_inline_meters(scope, root);
   worker->not_inline.add(1);

@@ -22,7 +22,9 @@ constexpr std::uint64_t kBell = ~std::uint64_t{0};  // No slot: kMaxSlots is bel
 }  // namespace
 
 Reactor::Reactor(RuntimeCore* runtime)
-    : runtime_(runtime), epoll_(epoll_create1(EPOLL_CLOEXEC)), bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    : runtime_((prepare_slots(), runtime)),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   ROTA_ASSERT(epoll_ >= 0 && bell_ >= 0, "no descriptors for epoll and its bell: errno=", errno);
   epoll_event event{};
   event.events = EPOLLIN;

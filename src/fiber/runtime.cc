@@ -631,6 +631,7 @@ Result<void> sleep_until(std::chrono::nanoseconds time) {
     std::this_thread::sleep_for(time - now());
     return {};
   }
+  if (worker->fiber->task == nullptr) return ErrorCode::kOutsideRuntime;  // A destructor on the loop's own stack.
   if (cancelled_now(worker)) return ErrorCode::kCancelled;
   RuntimeCore* runtime = worker->runtime;
   if (time.count() <= runtime->now()) {

@@ -11,7 +11,7 @@
 
 namespace rota::fleet {
 
-inline constexpr std::string_view kFrozenLog = "b672816c544cc1bd9fe10f885898ee26";
+inline constexpr std::string_view kFrozenLog = "52597044bc01f67cd41917c9d0a378e8";
 
 inline std::string play_frozen_log() {
   Hash128 chain = first_chain();

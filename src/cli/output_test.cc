@@ -162,8 +162,8 @@ TEST(Output, Replay) {
   const std::string table = shown(OutputMode::kTable, show);
   EXPECT_THAT(table, HasSubstr("Verified: 7 records, each decided again with the same result; the hash of the final "
                                "state is abc.\n\n"
-                               "                  as it happened  same policy  policy 1\n"));
-  EXPECT_THAT(table, HasSubstr("wait p95                      0s           0s        3s\n"));
+                               "                    as it happened  same policy  policy 1\n"));
+  EXPECT_THAT(table, HasSubstr("wait p95                        0s           0s        3s\n"));
   EXPECT_THAT(table, HasSubstr("\npolicy 1: mode=x\n"));
   EXPECT_EQ(json::parse(shown(OutputMode::kJson, show)).at("courses").at(2).at("figures").at("wait_p95_ns"),
             3 * kSecond);

@@ -82,15 +82,21 @@ TEST(Nothrow, EveryWaitReturnsCancelled) {
   in_all_modes([] {
     for (const Wait& each : all_waits()) {
       Nursery scope;  // (No SCOPED_TRACE: it belongs to a thread, and this task changes threads.)
-      Task<ErrorCode> waits = scope.spawn(each.wait);
-      while (waits.state() == TaskState::kReady) yield();
+      std::atomic<bool> waiting = false;
+      Task<ErrorCode> waits = scope.spawn([&each, &waiting] {
+        waiting.store(true);
+        return each.wait();
+      });
+      while (!waiting.load()) yield();
       // A task that joins another one in place is Running while the other one waits on its stack: hence the bound.
       for (int i = 0; i < 1000 && waits.state() != TaskState::kBlocked; ++i) yield();
-      Task<ErrorCode> again = scope.spawn([&each] {
+      std::atomic<bool> begun = false;  // Then it is not cancelled in the queue.
+      Task<ErrorCode> again = scope.spawn([&each, &begun] {
+        begun.store(true);
         while (!is_cancelled()) yield();
         return each.wait();
       });
-      while (again.state() == TaskState::kReady) yield();  // It runs, and will not be cancelled in the queue.
+      while (!begun.load()) yield();
       scope.cancel();
       (void)scope.close();
       ASSERT_EQ(waits.state(), TaskState::kCompleted) << each.name << ": left by an exception";

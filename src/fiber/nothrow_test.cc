@@ -66,9 +66,11 @@ std::vector<Wait> all_waits() {
          });
          if (!locked.wait(std::nothrow).ok()) return ErrorCode::kCancelled;
          const ErrorCode code = mutex.lock(std::nothrow).code();
+         if (code == ErrorCode::kOk) mutex.unlock();  // Its holder was cancelled first and has released it.
          (void)scope.close();
          return code;
-       }},
+       },
+       false},
       {"semaphore", [] { return Semaphore(0).acquire(std::nothrow).code(); }},
       {"event", [] { return Event().wait(std::nothrow).code(); }},
       {"wait group", [] { return WaitGroup(1).wait(std::nothrow).code(); }},

@@ -10,7 +10,7 @@
 //   spec:
 //     stages:
 //       - name: squares
-//         type: square
+//         handler: square
 //         matrix: {n: [1, 2, 3]}
 //         inputs: {n: "${matrix.n}"}
 #include <csignal>

@@ -27,7 +27,8 @@ HostWatch::HostWatch(const host::HostConfig& config, std::set<std::string> local
 
 void HostWatch::begin(const fleet::State& state) {
   const sync::MutexLock lock(mutex_);
-  state.each_worker([&](const fleet::Worker& worker) { names_[worker.id] = worker.spec.name; });
+  auto& names = names_;
+  state.each_worker([&names](const fleet::Worker& worker) { names[worker.id] = worker.spec.name; });
   if (density_) density_->begin(state);
 }
 

@@ -320,7 +320,7 @@ TEST(Trimming, ReturnsWhatWasNotNeeded) {
   std::vector<detail::Fiber*> taken;
   for (int i = 0; i < kStacks; ++i) taken.push_back(pool.take());
   for (detail::Fiber* fiber : taken) std::memset(fiber->low, 1, 8192);
-  const std::size_t before = resident_bytes();
+  [[maybe_unused]] const std::size_t before = resident_bytes();
   for (detail::Fiber* fiber : taken) pool.give(fiber);
   EXPECT_EQ(pool.trim_idle(kPeriod), 2 * kPeriod) << "nothing is idle yet";
   EXPECT_EQ(pool.cached(), static_cast<std::uint64_t>(kStacks));

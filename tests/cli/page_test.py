@@ -37,6 +37,7 @@ def examples():
             text = "apiVersion: rota/v1\nspec:\n  stages:\n" + re.sub(r"^", "    ", text, flags=re.MULTILINE)
         # A handler is a function of the user's own program.
         text = re.sub(r"^( *)handler: (\w+)$", r"\1run: ./other", text, flags=re.MULTILINE)
+        text = re.sub(r"^ *merge: true\n", "", text, flags=re.MULTILINE)  # A program would have to accept a batch.
         yield page.count("\n", 0, match.start()) + 1, text
 
 

@@ -308,7 +308,7 @@ class Completion(SubcommandCase):
         self.write("a b.yaml", "")
         os.mkdir(self.path("folder"))
         self.assertEqual(self.complete("rota", "st"), ["status"])
-        self.assertEqual(self.complete("rota", "re"), ["replay"])
+        self.assertEqual(self.complete("rota", "rep"), ["replay"])
         self.assertIn("completion", self.complete("rota", ""))
         self.assertNotIn("help-page", self.complete("rota", ""))
         self.assertEqual(self.complete("rota", "logs", "--f"), ["--follow", "--failed"])

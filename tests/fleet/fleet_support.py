@@ -91,7 +91,7 @@ class FleetCase(RunCase):
         return next(w for w in workflows if identity in (None, w["workflow"]))
 
     def wait_for_end(self, identity=None):
-        self.wait_for(lambda: self.workflow(identity)["outcome"] != "running", "the workflow did not end: ",
+        self.wait_for(lambda: self.workflow(identity)["outcome"] not in ("running", "interrupted"), "the workflow did not end: ",
                       lambda: f"{self.workflow(identity)} {self.log('host')[-3000:]}")
         return self.workflow(identity)
 

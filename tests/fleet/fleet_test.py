@@ -164,7 +164,7 @@ class Fleet(FleetCase):
         self.start_host()
         self.spawn("squares", [program, self.url])
         self.wait_for_workers(1)
-        self.write("w.yaml", stages("{name: s, type: square, matrix: {n: [3, 4, 12]}, inputs: {n: '${matrix.n}'}}"))
+        self.write("w.yaml", stages("{name: s, handler: square, matrix: {n: [3, 4, 12]}, inputs: {n: '${matrix.n}'}}"))
         status, _, errors = self.submit("w.yaml", "--wait")
         self.assertEqual(status, 0, errors + self.log("host") + self.log("squares"))
         records = [json.loads(line) for line in self.rota("replay", self.state, "--records").stdout.splitlines()]

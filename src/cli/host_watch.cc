@@ -26,9 +26,10 @@ HostWatch::HostWatch(const host::HostConfig& config, std::set<std::string> local
 }
 
 void HostWatch::begin(const fleet::State& state) {
-  const sync::MutexLock lock(mutex_);
-  auto& names = names_;
+  std::map<model::WorkerId, std::string> names;
   state.each_worker([&names](const fleet::Worker& worker) { names[worker.id] = worker.spec.name; });
+  const sync::MutexLock lock(mutex_);
+  names_ = std::move(names);
   if (density_) density_->begin(state);
 }
 

@@ -75,14 +75,12 @@ struct World {
   enum class Mood { kWorks, kBreaks, kRefuses };
   void write(End& end, Mood mood) {
     const std::vector<Link::Write> writes = end.link->take_writes(now, 500);
-    std::size_t done = 0;
     for (const Link::Write& write : writes) {
       if (mood == Mood::kBreaks && random.chance(1, 3)) break;
       const bool refused = mood == Mood::kRefuses && random.chance(1, 2);
       StreamId id;
       const WriteResult result = refused ? WriteResult::kRefused : end.out->add(write.id, write.bytes, clock_ms, id);
       if (mood != Mood::kBreaks) end.link->written(result, id);
-      ++done;
     }
     if (mood == Mood::kBreaks) reconnect(end);
     if (const auto trim = end.link->take_written_trim(1); trim && &end == &host) to.trim(*trim);

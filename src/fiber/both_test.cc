@@ -155,6 +155,22 @@ TEST(Both, ACancelledCallerDoesNotBeginTheChild) {
   on_every_runtime([] {
     bool ran = false;
     Nursery nursery;
+    Task<void> task = nursery.spawn([&] {
+      nursery.cancel();
+      both([] {}, [&] { ran = true; });
+    });
+    EXPECT_EQ(nursery.close().code(), ErrorCode::kCancelled);
+    EXPECT_EQ(task.state(), TaskState::kCancelled);
+    EXPECT_FALSE(ran);
+  });
+}
+
+// With one thread worker, nobody else can begin the child before the body cancels.
+TEST(Both, ABodyThatCancelsItsScopeKeepsTheChildFromBeginning) {
+  Runtime runtime({.worker_count = 1});
+  runtime.run([] {
+    bool ran = false;
+    Nursery nursery;
     Task<void> task = nursery.spawn([&] { both([&] { nursery.cancel(); }, [&] { ran = true; }); });
     EXPECT_EQ(nursery.close().code(), ErrorCode::kCancelled);
     EXPECT_EQ(task.state(), TaskState::kCancelled);

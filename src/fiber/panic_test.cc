@@ -210,6 +210,7 @@ TEST(WorkerPanic, IsTracedAndOffByDefault) {
     EXPECT_NE(out.str().find("worker panic"), std::string::npos);
   }
   Runtime runtime({.worker_count = 1});
+  runtime.shutdown();  // The thread worker writes its hooks when it starts.
   EXPECT_EQ(runtime.core()->fault, nullptr);
   EXPECT_EQ(runtime.core()->workers[0]->hooks, 0);
 }

@@ -112,12 +112,13 @@ void everything() {
 // Contract: F-31. Off by default, and then no worker has anything to look at.
 TEST(Trace, IsOffByDefault) {
   Runtime runtime({.worker_count = 2});
-  for (const auto& worker : runtime.core()->workers) EXPECT_EQ(worker->hooks, 0);
   std::ostringstream out;
   const Result<TraceSummary> written = write_trace(runtime, out);
   ASSERT_FALSE(written.ok());
   EXPECT_EQ(written.code(), ErrorCode::kFailedPrecondition);
   EXPECT_TRUE(out.str().empty());
+  runtime.shutdown();  // Each thread worker writes its hooks when it starts.
+  for (const auto& worker : runtime.core()->workers) EXPECT_EQ(worker->hooks, 0);
 }
 
 // Contract: F-31. Every kind of event is in the file, and each task has exactly one end.

@@ -164,7 +164,8 @@ TEST(Trace, HasOneTrackAWorker) {
 // Contract: F-31, F-28. The same seed gives the same file, another seed another one, and tracing changes no order.
 TEST(Trace, IsTheSameForTheSameSeed) {
   std::set<std::string> files;
-  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+  constexpr std::uint64_t kSeeds = ROTA_TSAN ? 20 : 100;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     std::string file;
     std::uint64_t hash = 0;
     for (int round = 0; round < 3; ++round) {
@@ -186,7 +187,7 @@ TEST(Trace, IsTheSameForTheSameSeed) {
     replay(file);
     files.insert(file);
   }
-  EXPECT_GT(files.size(), 90U);
+  EXPECT_GT(files.size(), kSeeds * 9 / 10);
 }
 
 // Contract: F-31. At its bound a ring drops the oldest events, says how many, and the rest is still well-formed.

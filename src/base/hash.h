@@ -75,17 +75,18 @@ class Hasher {
   }
 
   template <std::integral T>
-  Hasher& add(T value) noexcept {
+  [[gnu::always_inline]] Hasher& add(T value) noexcept {
     if constexpr (std::is_same_v<T, bool>) {
       return add(static_cast<std::uint8_t>(value ? 1 : 0));
     } else {
       auto bits = static_cast<std::make_unsigned_t<T>>(value);
-      std::array<std::byte, sizeof bits> bytes;
-      for (std::byte& byte : bytes) {
-        byte = static_cast<std::byte>(bits & 0xffU);
-        if constexpr (sizeof bits > 1) bits = static_cast<std::make_unsigned_t<T>>(bits >> 8);
+      static_assert(std::endian::native == std::endian::little, "the bytes of `bits` are the encoding");
+      if (sizeof bits <= kSmallBytes - small_size_) [[likely]] {
+        std::memcpy(small_.data() + small_size_, &bits, sizeof bits);
+        small_size_ += sizeof bits;
+        return *this;
       }
-      return raw(bytes);
+      return raw(std::as_bytes(std::span(&bits, 1)));
     }
   }
   template <class T>

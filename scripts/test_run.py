@@ -269,12 +269,18 @@ SUITES = {
 
 
 def matching(tally, preset, wanted):
-    """A filter names a program, or cases: a word anywhere in their names, or a pattern of GoogleTest's."""
-    if not tally.step(preset, build.build(preset)):
+    """A filter names a program, or cases: a word anywhere in their names, or a pattern of GoogleTest's. For the whole name
+    of a program only that is built."""
+    if not tally.step(preset, build.refresh(preset)):
+        return
+    targets = [name for _, name, _ in test_programs(preset) if name == wanted]
+    if not tally.step(preset, build.build(preset, targets)):
         return
     pattern = wanted if re.search(r"[*:?]", wanted) else f"*{wanted}*"
     programs = []
     for kind, name, command in test_programs(preset):
+        if targets and name not in targets:
+            continue
         if wanted in name:
             programs.append((kind, name, command, None))
         elif kind == "gtest":

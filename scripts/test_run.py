@@ -35,6 +35,8 @@ SANITIZER_OPTIONS = {
 }
 # A test program that says nothing for so long hangs. GoogleTest speaks before and after each test.
 QUIET_S = 180
+QUIET_EMULATED_S = 600  # In an emulator.
+EMULATED = {"aarch64"}
 JOBS = os.cpu_count() or 1
 
 
@@ -82,7 +84,7 @@ def test_programs(preset, rooms=None):
 class Outcome:
     """What one process said. GoogleTest's own lines are counted, so that a crash loses no result."""
 
-    def __init__(self, kind, command, log, status):
+    def __init__(self, kind, command, log, status, quiet_s):
         self.command, self.log = command, log
         self.passed = self.failed = self.skipped = 0
         self.part = None
@@ -96,7 +98,7 @@ class Outcome:
             self.passed, self.failed = (1, 0) if status == 0 else (0, 1)
             self.part = steps.failing_part(log) if self.failed else None
         if self.failed and status is None:
-            self.part = (self.part or []) + [f"stopped: nothing was heard from it for {QUIET_S} s"]
+            self.part = (self.part or []) + [f"stopped: nothing was heard from it for {quiet_s} s"]
         elif self.failed and status < 0:
             self.part = (self.part or []) + [f"ended by {signal.Signals(-status).name}"]
 
@@ -138,8 +140,9 @@ def run_program(preset, kind, name, command, prefix, gtest_filter, shard):
         env["GTEST_BRIEF"] = "0"
     log = steps.log_path(f"{preset}_{name}" + (f"_{shard}" if kind == "gtest" else ""))
     start = time.monotonic()
-    status = steps.execute(full, log, env=env, quiet_s=QUIET_S)
-    return Outcome(kind, full, log, status), time.monotonic() - start
+    quiet_s = QUIET_EMULATED_S if preset in EMULATED else QUIET_S
+    status = steps.execute(full, log, env=env, quiet_s=quiet_s)
+    return Outcome(kind, full, log, status, quiet_s), time.monotonic() - start
 
 
 def run_programs(tally, preset, programs):

@@ -31,7 +31,8 @@ SANITIZER_OPTIONS = {
     "ASAN_OPTIONS": "abort_on_error=0:detect_stack_use_after_return=0:strict_string_checks=1:check_initialization_order=1",
     "LSAN_OPTIONS": "print_suppressions=0",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
-    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
+    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1:suppressions="
+                    + os.path.join(os.path.dirname(os.path.abspath(__file__)), "tsan_suppressions.txt"),
 }
 # A test program that says nothing for so long hangs. GoogleTest speaks before and after each test.
 QUIET_S = 180

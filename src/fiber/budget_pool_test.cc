@@ -187,7 +187,7 @@ void run_program(std::uint64_t seed, const Reserve& total, std::size_t workers, 
 // Contract: F-12, F-28. Random programs under deterministic seeds, with a root pool that can run dry and one that
 // cannot.
 TEST(Conservation, UnderDeterministicSeeds) {
-  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+  for (std::uint64_t seed = 0; seed < (ROTA_TSAN ? 60 : 300); ++seed) {
     SCOPED_TRACE(seed);
     std::uint64_t hash = 0;
     std::uint64_t again = 1;

@@ -146,10 +146,11 @@ static void* tasks(void* argument) {
   EXPECT(janus_task_join(task, NULL, &joined) == JANUS_QUEUE_FULL || joined == 0);
   EXPECT(janus_nursery_close(nursery) == JANUS_QUEUE_FULL && mentions("the bucket is full"));
 
-  /* A deadline. */
-  JanusNurseryOptions options = {NULL, NULL, JANUS_EXHAUSTED_DEFAULT, 1000000};
+  /* A deadline; on a busy machine it may be over before the spawn. */
+  JanusNurseryOptions options = {NULL, NULL, JANUS_EXHAUSTED_DEFAULT, 20000000};
   EXPECT(janus_nursery_open(&options, &nursery) == JANUS_OK);
-  EXPECT(janus_nursery_spawn(nursery, function(sleeper), NULL, NULL, NULL) == JANUS_OK);
+  const int spawned = janus_nursery_spawn(nursery, function(sleeper), NULL, NULL, NULL);
+  EXPECT(spawned == JANUS_OK || spawned == JANUS_NURSERY_NOT_ACTIVE);
   EXPECT(janus_nursery_close(nursery) == JANUS_DEADLINE_EXCEEDED);
 
   /* What a task leaves open is closed for it. */

@@ -175,7 +175,7 @@ TEST(WorkerPanic, KeepsOutcomes) {
 
 // Contract: F-20, F-28. In deterministic mode faults are part of the order: the same seed and faults, the same hash.
 TEST(WorkerPanic, IsDeterministic) {
-  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+  for (std::uint64_t seed = 0; seed < (ROTA_TSAN ? 20 : 100); ++seed) {
     std::map<std::uint64_t, int> hashes;
     for (int round = 0; round < 2; ++round) {
       const Faults faults(seed % 2 == 0 ? FaultPoint::kSearch : FaultPoint::kFinish, 3, static_cast<int>(seed % 11));
@@ -190,7 +190,7 @@ TEST(WorkerPanic, IsDeterministic) {
 
 // Contract: F-20. Stopping and dying at the same time.
 TEST(WorkerPanic, MayComeWhileTheRuntimeStops) {
-  for (int round = 0; round < 50; ++round) {
+  for (int round = 0; round < (ROTA_TSAN ? 12 : 50); ++round) {
     const Faults faults(kLoopPoints[round % 4], 20);
     Runtime runtime({.worker_count = 16});
     EXPECT_EQ(runtime.run([] { return 3; }), 3);

@@ -265,22 +265,25 @@ TEST(TaskToken, IsTheTasksOwn) {
 // Contract: F-6, F-9. The token of a task that was never run, and of one whose surrounding scope is cancelled.
 TEST(TaskToken, IsCancelledWithAScopeAround) {
   in_all_modes([] {
+    CancelToken of_task;
+    CancelToken of_scope;
     Nursery scope;
-    Task<void> task = scope.spawn([] {
-      with_scope([](Nursery& inner) {
+    Task<void> task = scope.spawn([&] {
+      with_scope([&](Nursery& inner) {
         Task<void> below = inner.spawn([] { Event().wait(); });
-        const CancelToken token = below.cancel_token();
-        CancelToken scopes = inner.token();
-        EXPECT_EQ(token.wait(std::nothrow).code(), ErrorCode::kCancelled);
-        EXPECT_TRUE(token.is_cancelled());
-        EXPECT_TRUE(scopes.is_cancelled());
+        of_task = below.cancel_token();
+        of_scope = inner.token();
+        EXPECT_EQ(of_task.wait(std::nothrow).code(), ErrorCode::kCancelled);
       });
     });
     while (task.state() != TaskState::kBlocked) yield();
+    EXPECT_FALSE(of_task.is_cancelled());
+    EXPECT_FALSE(of_scope.is_cancelled());
     scope.cancel();
-    Task<void> late;
     EXPECT_TRUE(task.cancel_token().is_cancelled());
     (void)scope.close();
+    EXPECT_TRUE(of_task.is_cancelled());
+    EXPECT_TRUE(of_scope.is_cancelled());
   });
 }
 

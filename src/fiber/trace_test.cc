@@ -112,12 +112,13 @@ void everything() {
 // Contract: F-31. Off by default, and then no worker has anything to look at.
 TEST(Trace, IsOffByDefault) {
   Runtime runtime({.worker_count = 2});
-  for (const auto& worker : runtime.core()->workers) EXPECT_EQ(worker->hooks, 0);
   std::ostringstream out;
   const Result<TraceSummary> written = write_trace(runtime, out);
   ASSERT_FALSE(written.ok());
   EXPECT_EQ(written.code(), ErrorCode::kFailedPrecondition);
   EXPECT_TRUE(out.str().empty());
+  runtime.shutdown();  // Each thread worker writes its hooks when it starts.
+  for (const auto& worker : runtime.core()->workers) EXPECT_EQ(worker->hooks, 0);
 }
 
 // Contract: F-31. Every kind of event is in the file, and each task has exactly one end.
@@ -163,7 +164,8 @@ TEST(Trace, HasOneTrackAWorker) {
 // Contract: F-31, F-28. The same seed gives the same file, another seed another one, and tracing changes no order.
 TEST(Trace, IsTheSameForTheSameSeed) {
   std::set<std::string> files;
-  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+  constexpr std::uint64_t kSeeds = ROTA_TSAN ? 20 : 100;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     std::string file;
     std::uint64_t hash = 0;
     for (int round = 0; round < 3; ++round) {
@@ -185,7 +187,7 @@ TEST(Trace, IsTheSameForTheSameSeed) {
     replay(file);
     files.insert(file);
   }
-  EXPECT_GT(files.size(), 90U);
+  EXPECT_GT(files.size(), kSeeds * 9 / 10);
 }
 
 // Contract: F-31. At its bound a ring drops the oldest events, says how many, and the rest is still well-formed.

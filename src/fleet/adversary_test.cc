@@ -23,6 +23,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/sanitizers.h"
 #include "fleet/codec.h"
 #include "fleet/explain.h"
 #include "fleet/naive_rules_test.h"
@@ -32,11 +33,7 @@
 namespace rota::fleet {
 namespace {
 
-#ifdef __SANITIZE_ADDRESS__
-constexpr std::uint64_t kSeeds = 15;  // A seed takes twenty times as long there.
-#else
-constexpr std::uint64_t kSeeds = 300;
-#endif
+constexpr std::uint64_t kSeeds = kUnderAsan ? 15 : 300;
 
 std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
   const char* text = std::getenv(variable);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/sanitizers.h"
 #include "model/any_value_test.h"
 #include "model/complete_fields_test.h"
 
@@ -101,7 +102,7 @@ void expect_canonical() {
       EXPECT_FALSE(decode<Variant>(bytes + '\0').ok());
       for (std::size_t at = 0; at < bytes.size(); ++at) {
         std::string changed = bytes;
-        for (int byte = 0; byte < 256; ++byte) {
+        for (int byte = 0; byte < 256; byte += kUnderAsan ? 15 : 1) {
           if (static_cast<char>(byte) == bytes[at]) continue;
           changed[at] = static_cast<char>(byte);
           expect_refused_or_canonical<Variant>(changed, bytes);

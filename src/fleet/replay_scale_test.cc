@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "base/sanitizers.h"
 #include "fleet/brain.h"
 #include "fleet/record.h"
 #include "fleet/what_if.h"
@@ -20,7 +21,7 @@ namespace {
 
 std::uint64_t decisions() {
   const char* text = std::getenv("ROTA_REPLAY_DECISIONS");
-  return text == nullptr ? 20'000 : std::strtoull(text, nullptr, 10);
+  return text == nullptr ? (kUnderAsan ? 4'000 : 20'000) : std::strtoull(text, nullptr, 10);
 }
 
 class Stopwatch {

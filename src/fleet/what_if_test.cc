@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/sanitizers.h"
 #include "fleet/brain.h"
 #include "fleet/random_fleet_test.h"
 #include "fleet/script_brain_test.h"
@@ -208,7 +209,7 @@ TEST(WhatIf, RefusesWhatIsNoPolicy) {
 
 // S-3: logs of random fleets, under each mode: it ends, nothing is counted twice, and it does the same each time.
 TEST(WhatIf, RandomFleets) {
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+  for (std::uint64_t seed = 1; seed <= (kUnderAsan ? 6 : 20); ++seed) {
     RandomFleet::Options options;
     options.workers = static_cast<std::uint32_t>(2 + seed % 4);
     options.policy.preemption = seed % 2 == 0;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/prng.h"
+#include "base/sanitizers.h"
 
 namespace rota::graph {
 namespace {
@@ -182,7 +183,7 @@ std::uint64_t compare(std::uint64_t seed, const Shape& shape, std::uint32_t step
 // without aging, with time that hardly moves (all ties) and time that jumps.
 TEST(ReadyOrder, ChoosesWhatAScanWouldChoose) {
   std::uint64_t picks = 0;
-  for (std::uint64_t seed = 1; seed <= 400; ++seed) {
+  for (std::uint64_t seed = 1; seed <= (kUnderAsan ? 80 : 400); ++seed) {
     Shape shape;
     shape.priorities = seed % 2 == 0 ? 4 : 1000;
     shape.demands = seed % 3 == 0 ? 40 : 3;
@@ -193,7 +194,7 @@ TEST(ReadyOrder, ChoosesWhatAScanWouldChoose) {
     picks += compare(seed, shape, 1500);
     if (testing::Test::HasFailure()) return;
   }
-  EXPECT_GT(picks, 50'000U);
+  EXPECT_GT(picks, kUnderAsan ? 10'000U : 50'000U);
 }
 
 // G-4: the same with shapes that rapidcheck draws, and shrinks when they fail.

@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "base/prng.h"
+#include "base/sanitizers.h"
 #include "ledger/disk_testing.h"
 #include "ledger/fault_vfs.h"
 
@@ -115,6 +116,7 @@ class FaultTest : public ::testing::TestWithParam<Fault> {
   void fail_each(Durability durability, std::uint64_t step) {
     const LogCapture quiet;
     if (ROTA_TSAN) step *= 8;  // One thread: there is no race to be found, and it is slow.
+    if (kUnderAsan) step *= 3;
     std::uint64_t fired = 0;
     for (std::uint64_t k = 1;; k += step) {
       for (const char* suffix : {"", "-wal", "-shm", "-lock"}) std::filesystem::remove(folder_ / "ledger" + suffix);

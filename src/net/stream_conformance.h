@@ -18,6 +18,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -33,7 +34,10 @@ namespace rota::net {
 inline std::string test_bytes(std::uint64_t seed, std::size_t size) {
   std::string bytes(size, '\0');
   Prng random(seed);
-  for (char& byte : bytes) byte = static_cast<char>(random.next());
+  for (std::size_t at = 0; at < size; at += sizeof(std::uint64_t)) {
+    const std::uint64_t word = random.next();
+    std::memcpy(bytes.data() + at, &word, std::min(size - at, sizeof word));
+  }
   return bytes;
 }
 

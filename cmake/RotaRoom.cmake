@@ -30,6 +30,9 @@ macro(rota_add_rooms)
   rota_read_rooms()
   add_custom_target(rota_rooms)  # The libraries of all rooms.
   foreach(room IN LISTS ROTA_ROOMS)
+    if(ROTA_ONLY_ROOMS AND NOT room IN_LIST ROTA_ONLY_ROOMS)
+      continue()
+    endif()
     # The glob is there so that a new room is noticed by the next build.
     file(GLOB rota_room_list CONFIGURE_DEPENDS ${rota_SOURCE_DIR}/src/${room}/CMakeLists.txt)
     if(rota_room_list)
@@ -49,9 +52,18 @@ function(rota_test_program target)
   if(NOT arg_FUZZER)
     add_test(NAME ${target} COMMAND ${target} ${arg_ARGS})
   endif()
+  set(file $<TARGET_FILE:${target}>)
+  if(CMAKE_CROSSCOMPILING_EMULATOR)
+    # A script that runs the program in the emulator. -0 gives the program the script's name as its own, so that a test
+    # that starts its program once more starts the script.
+    list(JOIN CMAKE_CROSSCOMPILING_EMULATOR " " emulator)
+    set(content "#!/bin/sh\nexec ${emulator} -0 \"$0\" '${file}' \"$@\"\n")
+    set(file ${PROJECT_BINARY_DIR}/emulated/${target})
+    file(GENERATE OUTPUT ${file} CONTENT "${content}" FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+  endif()
   list(JOIN arg_ARGS "\t" arguments)
   set_property(GLOBAL APPEND_STRING PROPERTY ROTA_TEST_LIST
-    "${kind}\t${arg_ROOM}\t${target}\t$<TARGET_FILE:${target}>\t${arguments}\n")
+    "${kind}\t${arg_ROOM}\t${target}\t${file}\t${arguments}\n")
 endfunction()
 
 # Writes what ./dev test runs: one line a program, `kind room name file arguments`, with tabs between.

@@ -10,8 +10,9 @@ if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   endif()
 endif()
 
-# The fastest linker there is. mold and lld link the tests in a fraction of the default linker's time.
-if(PROJECT_IS_TOP_LEVEL)
+# The fastest linker there is. mold and lld link the tests in a fraction of the default linker's time. A cross compiler of
+# Debian does not find them.
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CROSSCOMPILING)
   find_program(ROTA_MOLD mold)
   find_program(ROTA_LLD ld.lld)
 endif()

@@ -4,6 +4,7 @@ It configures when it never did; --configure does it again."""
 
 import json
 import os
+import subprocess
 import sys
 
 import steps
@@ -51,7 +52,18 @@ def last_preset(preset):
         return None
 
 
+def prepare(preset):
+    """What a preset needs beyond the packages of every build."""
+    if preset != "aarch64":
+        return True
+    # A folder of its own outside the preset's: `./dev clean` keeps it.
+    return (subprocess.run(["scripts/setup", "aarch64"], cwd=steps.ROOT, check=False).returncode == 0
+            and subprocess.run(["scripts/sysroot", "build/sysroot-aarch64"], cwd=steps.ROOT, check=False).returncode == 0)
+
+
 def configure_again(preset):
+    if not prepare(preset):
+        return False
     if not steps.run(f"configure {preset}", ["cmake", "--preset", preset], env=environment()):
         return False
     with open(os.path.join(folder(preset), "preset"), "w", encoding="utf-8") as file:

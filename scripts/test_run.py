@@ -36,6 +36,8 @@ SANITIZER_OPTIONS = {
 }
 # A test program that says nothing for so long hangs. GoogleTest speaks before and after each test.
 QUIET_S = 180
+QUIET_EMULATED_S = 600  # In an emulator.
+EMULATED = {"aarch64"}
 JOBS = os.cpu_count() or 1
 
 
@@ -83,7 +85,7 @@ def test_programs(preset, rooms=None):
 class Outcome:
     """What one process said. GoogleTest's own lines are counted, so that a crash loses no result."""
 
-    def __init__(self, kind, command, log, status):
+    def __init__(self, kind, command, log, status, quiet_s):
         self.command, self.log = command, log
         self.passed = self.failed = self.skipped = 0
         self.part = None
@@ -97,7 +99,7 @@ class Outcome:
             self.passed, self.failed = (1, 0) if status == 0 else (0, 1)
             self.part = steps.failing_part(log) if self.failed else None
         if self.failed and status is None:
-            self.part = (self.part or []) + [f"stopped: nothing was heard from it for {QUIET_S} s"]
+            self.part = (self.part or []) + [f"stopped: nothing was heard from it for {quiet_s} s"]
         elif self.failed and status < 0:
             self.part = (self.part or []) + [f"ended by {signal.Signals(-status).name}"]
 
@@ -139,8 +141,9 @@ def run_program(preset, kind, name, command, prefix, gtest_filter, shard):
         env["GTEST_BRIEF"] = "0"
     log = steps.log_path(f"{preset}_{name}" + (f"_{shard}" if kind == "gtest" else ""))
     start = time.monotonic()
-    status = steps.execute(full, log, env=env, quiet_s=QUIET_S)
-    return Outcome(kind, full, log, status), time.monotonic() - start
+    quiet_s = QUIET_EMULATED_S if preset in EMULATED else QUIET_S
+    status = steps.execute(full, log, env=env, quiet_s=quiet_s)
+    return Outcome(kind, full, log, status, quiet_s), time.monotonic() - start
 
 
 def run_programs(tally, preset, programs):
@@ -270,12 +273,18 @@ SUITES = {
 
 
 def matching(tally, preset, wanted):
-    """A filter names a program, or cases: a word anywhere in their names, or a pattern of GoogleTest's."""
-    if not tally.step(preset, build.build(preset)):
+    """A filter names a program, or cases: a word anywhere in their names, or a pattern of GoogleTest's. For the whole name
+    of a program only that is built."""
+    if not tally.step(preset, build.refresh(preset)):
+        return
+    targets = [name for _, name, _ in test_programs(preset) if name == wanted]
+    if not tally.step(preset, build.build(preset, targets)):
         return
     pattern = wanted if re.search(r"[*:?]", wanted) else f"*{wanted}*"
     programs = []
     for kind, name, command in test_programs(preset):
+        if targets and name not in targets:
+            continue
         if wanted in name:
             programs.append((kind, name, command, None))
         elif kind == "gtest":

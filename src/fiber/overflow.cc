@@ -26,8 +26,54 @@ constexpr std::size_t kAlternateBytes = 64 * 1024;
 struct sigaction g_before_segv;
 struct sigaction g_before_bus;
 
-#if defined(__x86_64__) && !ROTA_ASAN && !ROTA_TSAN
+#if (defined(__x86_64__) || defined(__aarch64__)) && !ROTA_ASAN && !ROTA_TSAN
 #define ROTA_RECOVERS_FROM_OVERFLOW 1
+
+// The registers of a call of function(argument), on the stack below `stack`, which is 16-aligned. Nothing is above it
+// in a backtrace.
+template <class T>
+void continue_with(ucontext_t* context, void (*function)(T*), T* argument, std::uintptr_t stack) {
+#if defined(__aarch64__)
+  mcontext_t& registers = context->uc_mcontext;
+  registers.regs[0] = reinterpret_cast<std::uintptr_t>(argument);
+  registers.regs[29] = registers.regs[30] = 0;
+  registers.sp = stack;
+  registers.pc = reinterpret_cast<std::uintptr_t>(function);
+#else
+  greg_t* registers = context->uc_mcontext.gregs;
+  registers[REG_RDI] = reinterpret_cast<greg_t>(argument);
+  registers[REG_RSP] = static_cast<greg_t>(stack) - 8;  // As after a call.
+  registers[REG_RIP] = reinterpret_cast<greg_t>(function);
+#endif
+}
+
+#if defined(__aarch64__)
+void return_from(ReturnPoint* to) { return_to(*to); }
+
+// The vector registers of the interrupted code are in one of several records of the context; which one counts depends
+// on the processor. So return_to() sets them, from a copy on the part of the stack that is abandoned.
+bool continue_at(ucontext_t* context, const Fiber* fiber, const ReturnPoint& to) {
+  const std::uintptr_t place = (to.sp - sizeof(ReturnPoint)) & ~std::uintptr_t{15};
+  if (place - 512 < reinterpret_cast<std::uintptr_t>(fiber->low)) return false;
+  auto* copy = reinterpret_cast<ReturnPoint*>(place);
+  *copy = to;
+  continue_with(context, &return_from, copy, place);
+  return true;
+}
+#else
+bool continue_at(ucontext_t* context, const Fiber*, const ReturnPoint& to) {
+  greg_t* registers = context->uc_mcontext.gregs;
+  registers[REG_RBX] = static_cast<greg_t>(to.rbx);
+  registers[REG_RBP] = static_cast<greg_t>(to.rbp);
+  registers[REG_R12] = static_cast<greg_t>(to.r12);
+  registers[REG_R13] = static_cast<greg_t>(to.r13);
+  registers[REG_R14] = static_cast<greg_t>(to.r14);
+  registers[REG_R15] = static_cast<greg_t>(to.r15);
+  registers[REG_RIP] = static_cast<greg_t>(to.rip);
+  registers[REG_RSP] = static_cast<greg_t>(to.rsp);
+  return true;
+}
+#endif
 
 // The registers of a call of end_stack(fiber), below everything on the stack that is still in use.
 bool restart(Fiber* fiber, ucontext_t* context) {
@@ -39,10 +85,7 @@ bool restart(Fiber* fiber, ucontext_t* context) {
   if (!has_room_below(fiber, lowest)) return false;
   fiber->task->flags |= TaskRecord::kFlagOverflow;
   const auto below = (reinterpret_cast<std::uintptr_t>(lowest) - 1024) & ~std::uintptr_t{15};
-  greg_t* registers = context->uc_mcontext.gregs;
-  registers[REG_RDI] = reinterpret_cast<greg_t>(fiber);
-  registers[REG_RSP] = static_cast<greg_t>(below) - 8;  // As after a call.
-  registers[REG_RIP] = reinterpret_cast<greg_t>(&end_stack);
+  continue_with<Fiber>(context, &end_stack, fiber, below);
   return true;
 }
 
@@ -58,23 +101,13 @@ bool recover(siginfo_t* info, ucontext_t* context) {
   std::byte* lowest = lowest_in_use(fiber, task, *to);
   if (open && !has_room_below(fiber, lowest))
     return false;  // There is no room to close its scopes, so nothing safe can be done.
-  task->flags |= TaskRecord::kFlagOverflow;
-  greg_t* registers = context->uc_mcontext.gregs;
-  if (!open) {
-    registers[REG_RBX] = static_cast<greg_t>(to->rbx);
-    registers[REG_RBP] = static_cast<greg_t>(to->rbp);
-    registers[REG_R12] = static_cast<greg_t>(to->r12);
-    registers[REG_R13] = static_cast<greg_t>(to->r13);
-    registers[REG_R14] = static_cast<greg_t>(to->r14);
-    registers[REG_R15] = static_cast<greg_t>(to->r15);
-    registers[REG_RIP] = static_cast<greg_t>(to->rip);
-    registers[REG_RSP] = static_cast<greg_t>(to->rsp);
-    return true;
+  if (open) {
+    Landing* landing = place_landing(lowest, *to, fiber, task);
+    continue_with<Landing>(context, &land, landing, reinterpret_cast<std::uintptr_t>(landing) - 128);
+  } else if (!continue_at(context, fiber, *to)) {
+    return false;
   }
-  const Landing* landing = place_landing(lowest, *to, fiber, task);
-  registers[REG_RDI] = reinterpret_cast<greg_t>(landing);
-  registers[REG_RSP] = reinterpret_cast<greg_t>(landing) - 128 - 8;  // As after a call.
-  registers[REG_RIP] = reinterpret_cast<greg_t>(&land);
+  task->flags |= TaskRecord::kFlagOverflow;
   return true;
 }
 #else

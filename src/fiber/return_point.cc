@@ -29,10 +29,17 @@ struct Walk {
 _Unwind_Reason_Code visit(_Unwind_Context* frame, void* argument) {
   auto* walk = static_cast<Walk*>(argument);
   if (walk->found) {
-    // The caller of act(): its registers as on return, by their columns in the x86-64 tables. The frame's address is
-    // the stack pointer after the call.
+    // The caller of act(): its registers as on return, by their columns in the processor's tables. The frame's address
+    // is the stack pointer after the call.
+#if defined(__aarch64__)
+    for (int i = 0; i < 11; ++i) walk->to.x19_to_x29[i] = _Unwind_GetGR(frame, 19 + i);
+    for (int i = 0; i < 8; ++i) walk->to.d8_to_d15[i] = _Unwind_GetGR(frame, 72 + i);
+    walk->to.pc = _Unwind_GetIP(frame);
+    walk->to.sp = _Unwind_GetCFA(frame);
+#else
     walk->to = {_Unwind_GetGR(frame, 3),  _Unwind_GetGR(frame, 6),  _Unwind_GetGR(frame, 12), _Unwind_GetGR(frame, 13),
                 _Unwind_GetGR(frame, 14), _Unwind_GetGR(frame, 15), _Unwind_GetIP(frame),     _Unwind_GetCFA(frame)};
+#endif
     walk->done = true;
     return _URC_END_OF_STACK;
   }
@@ -53,6 +60,27 @@ void return_to(const ReturnPoint& to) {
 #if ROTA_ASAN
   __asan_handle_no_return();  // The abandoned frames are plain memory again.
 #endif
+#if defined(__aarch64__)
+  register const ReturnPoint* from asm("x0") = &to;
+  // A return and no jump: where branch targets are checked, the place behind a call is none.
+  asm volatile(
+      "ldp x19, x20, [x0]\n\t"
+      "ldp x21, x22, [x0, #16]\n\t"
+      "ldp x23, x24, [x0, #32]\n\t"
+      "ldp x25, x26, [x0, #48]\n\t"
+      "ldp x27, x28, [x0, #64]\n\t"
+      "ldp x29, x16, [x0, #80]\n\t"
+      "ldr x17, [x0, #96]\n\t"
+      "ldp d8, d9, [x0, #104]\n\t"
+      "ldp d10, d11, [x0, #120]\n\t"
+      "ldp d12, d13, [x0, #136]\n\t"
+      "ldp d14, d15, [x0, #152]\n\t"
+      "mov sp, x17\n\t"
+      "ret x16"
+      :
+      : "r"(from)
+      : "memory");
+#else
   asm volatile(
       "movq 0(%0), %%rbx\n\t"
       "movq 8(%0), %%rbp\n\t"
@@ -66,11 +94,12 @@ void return_to(const ReturnPoint& to) {
       :
       : "a"(&to)
       : "memory");
+#endif
   __builtin_unreachable();
 }
 
 std::byte* lowest_in_use(const Fiber* fiber, const TaskRecord* task, const ReturnPoint& to) {
-  auto* lowest = reinterpret_cast<std::byte*>(to.rsp);
+  auto* lowest = reinterpret_cast<std::byte*>(to.stack_pointer());
   for (NurseryCore* at = fiber->scope; at != nullptr && at->owner_task == task; at = at->outer) {
     auto* scope = reinterpret_cast<std::byte*>(at);
     if (scope >= fiber->low && scope < lowest) lowest = scope;
@@ -104,12 +133,25 @@ void leave_task(Fiber* fiber, TaskRecord* task) {
       std::byte* lowest = lowest_in_use(fiber, task, *to);
       if (!has_room_below(fiber, lowest) || lowest - here < kOwnBytes) return;
       Landing* landing = place_landing(lowest, *to, fiber, task);
+#if defined(__aarch64__)
+      register Landing* argument asm("x0") = landing;
+      register void (*function)(Landing*) asm("x16") = &land;
+      asm volatile(
+          "sub sp, %0, #128\n\t"
+          "mov x29, xzr\n\t"
+          "mov x30, xzr\n\t"
+          "br %1"
+          :
+          : "r"(argument), "r"(function)
+          : "memory");
+#else
       asm volatile(
           "leaq -128(%0), %%rsp\n\t"
           "callq *%1"
           :
           : "D"(landing), "a"(&land)
           : "memory");
+#endif
       __builtin_unreachable();
     }
   }

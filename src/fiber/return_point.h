@@ -13,7 +13,7 @@
 #include "rota/fiber/detail/core.h"
 
 // On other processors, and under ThreadSanitizer, which keeps its own stack, return_of() finds nothing.
-#if defined(__x86_64__) && !ROTA_TSAN
+#if (defined(__x86_64__) || defined(__aarch64__)) && !ROTA_TSAN
 #define ROTA_CAN_RETURN 1
 #else
 #define ROTA_CAN_RETURN 0
@@ -21,9 +21,17 @@
 
 namespace rota::fiber::detail {
 
-// The registers that a call preserves, and its return address.
+// The registers that a call preserves, and its return address. return_to() knows the order.
 struct ReturnPoint {
+#if defined(__aarch64__)
+  std::uint64_t x19_to_x29[11];
+  std::uint64_t pc, sp;
+  std::uint64_t d8_to_d15[8];
+  [[nodiscard]] std::uintptr_t stack_pointer() const { return sp; }
+#else
   std::uint64_t rbx, rbp, r12, r13, r14, r15, rip, rsp;
+  [[nodiscard]] std::uintptr_t stack_pointer() const { return rsp; }
+#endif
 };
 
 // Where to continue when the scopes of an abandoned task are closed. It is placed on that task's stack, below the

@@ -1,5 +1,6 @@
 #include "fiber/stack_pool.h"
 
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -59,7 +60,9 @@ bool advise(std::byte* first, std::size_t stride, std::size_t bytes, std::uint32
 bool kernel_has_guards(std::size_t page) {
   void* probe = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (probe == MAP_FAILED) return false;
-  const bool has = madvise(probe, page, MADV_GUARD_INSTALL) == 0;
+  // An emulator may accept any advice and ignore it. In a guard the kernel finds no set of signals to read.
+  const bool has = madvise(probe, page, MADV_GUARD_INSTALL) == 0 &&
+                   syscall(SYS_rt_sigprocmask, SIG_BLOCK, probe, nullptr, sizeof(std::uint64_t)) != 0;
   munmap(probe, page);
   return has;
 }

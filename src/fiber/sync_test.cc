@@ -193,7 +193,8 @@ TEST(Semaphore, LimitsTheHolders) {
             semaphore.acquire();
             const int now = inside.fetch_add(1) + 1;
             EXPECT_LE(now, 3);
-            if (now > most.load()) most.store(now);
+            for (int seen = most.load(); now > seen && !most.compare_exchange_weak(seen, now);) {
+            }
             if (i % 20 == 0) yield();
             inside.fetch_sub(1);
             semaphore.release();

@@ -64,6 +64,8 @@ rota_interleave_switch:
 )");
 #elif defined(__aarch64__)
 #define ROTA_STACK_ASM 1
+// The frame that a switch leaves on the stack, from its start: x19 to x30, d8 to d15, where to continue. A new stack
+// has a zero in the place of x30, which ends a backtrace.
 asm(R"(
 .text
 .align 4
@@ -72,7 +74,7 @@ asm(R"(
 .globl rota_interleave_switch
 rota_interleave_switch:
   .cfi_startproc
-  sub sp, sp, #160
+  sub sp, sp, #176
   stp x19, x20, [sp, #0]
   stp x21, x22, [sp, #16]
   stp x23, x24, [sp, #32]
@@ -83,6 +85,7 @@ rota_interleave_switch:
   stp d10, d11, [sp, #112]
   stp d12, d13, [sp, #128]
   stp d14, d15, [sp, #144]
+  str x30, [sp, #160]
   mov x2, sp
   str x2, [x0]
   mov sp, x1
@@ -96,8 +99,9 @@ rota_interleave_switch:
   ldp d10, d11, [sp, #112]
   ldp d12, d13, [sp, #128]
   ldp d14, d15, [sp, #144]
-  add sp, sp, #160
-  ret
+  ldr x16, [sp, #160]
+  add sp, sp, #176
+  ret x16
   .cfi_endproc
 .size rota_interleave_switch,.-rota_interleave_switch
 )");
@@ -199,9 +203,9 @@ void Stack::prepare(Entry entry, void* argument) {
   for (int i = 0; i < 6; ++i) *--top = 0;
   pointer_ = top;
 #elif defined(__aarch64__)
-  auto* top = reinterpret_cast<std::uintptr_t*>(memory_ + bytes_) - 20;
-  for (int i = 0; i < 20; ++i) top[i] = 0;
-  top[11] = reinterpret_cast<std::uintptr_t>(&Stack::trampoline);  // x30
+  auto* top = reinterpret_cast<std::uintptr_t*>(memory_ + bytes_) - 22;
+  for (int i = 0; i < 22; ++i) top[i] = 0;
+  top[20] = reinterpret_cast<std::uintptr_t>(&Stack::trampoline);
   pointer_ = top;
 #else
   auto* context = static_cast<ucontext_t*>(pointer_);

@@ -31,7 +31,7 @@ class DevTest(CheckCase):
         self.assertIn("no command 'fly'", said)
         status, said = self.run_script("./dev", "build", "fast")
         self.assertEqual(status, 1)
-        self.assertIn("dev release program asan-ubsan tsan coverage clang", said)
+        self.assertIn("dev release program asan-ubsan tsan coverage clang aarch64", said)
 
     def test_clean_tree_passes_the_test_run(self):
         for suite, passed in (("lint", 6), ("contract", 1)):

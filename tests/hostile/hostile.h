@@ -42,6 +42,13 @@ class NoMoreMemory {
     setrlimit(RLIMIT_AS, &none);
   }
   ~NoMoreMemory() { setrlimit(RLIMIT_AS, &before_); }
+  // False in an emulator (qemu-user), which ignores the limit: it would be its own as well.
+  static bool works() {
+    const NoMoreMemory limit;
+    rlimit now{};
+    getrlimit(RLIMIT_AS, &now);
+    return now.rlim_cur == 1 << 20;
+  }
   NoMoreMemory(const NoMoreMemory&) = delete;
   NoMoreMemory& operator=(const NoMoreMemory&) = delete;
 

@@ -47,7 +47,7 @@ constexpr Endless kEndless[] = {{"loop", metered::endless},
                                 {"children", metered::endless_with_children}};
 
 // ThreadSanitizer keeps a stack of its own that cannot be told of frames that are left (return_point.h).
-#if defined(__SANITIZE_THREAD__) || !defined(__x86_64__)
+#if defined(__SANITIZE_THREAD__) || !(defined(__x86_64__) || defined(__aarch64__))
 constexpr bool kAbandons = false;
 #else
 constexpr bool kAbandons = true;

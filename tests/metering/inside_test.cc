@@ -1,11 +1,11 @@
 // This whole program is metered, the headers of the runtime in it as well: every path through them must bear a tick,
 // and with it a switch to another worker, between any two steps.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
@@ -150,11 +150,12 @@ TEST(MeteredInside, TheRuntimesCopiesAreLinkedFirst) {
   };
   // Names of weak functions in the runtime; then, in this program, functions that call the tick.
   const std::vector<std::string> weak =
-      lines_of("nm " ROTA_RUNTIME_FILE " 2>/dev/null | sed -n 's/.* W //p' | LC_ALL=C sort -u");
-  const std::vector<std::string> ticking = lines_of(
-      "objdump -d --no-show-raw-insn /proc/" + std::to_string(getpid()) +
-      "/exe | awk '/^[0-9a-f]+ <.*>:$/ {name = substr($2, 2, length($2) - 3)} /call.*<__sanitizer_cov_trace_pc/ {print "
-      "name}' | LC_ALL=C sort -u");
+      lines_of(ROTA_NM " " ROTA_RUNTIME_FILE " 2>/dev/null | sed -n 's/.* W //p' | LC_ALL=C sort -u");
+  const std::vector<std::string> ticking =
+      lines_of(ROTA_OBJDUMP " -d --no-show-raw-insn " + std::filesystem::read_symlink("/proc/self/exe").string() +
+               " | awk '/^[0-9a-f]+ <.*>:$/ {name = substr($2, 2, length($2) - 3)} "
+               "/(call|bl).*<__sanitizer_cov_trace_pc/ {print "
+               "name}' | LC_ALL=C sort -u");
   EXPECT_GT(weak.size(), 20U);
   EXPECT_GT(ticking.size(), 10U);
   for (const std::string& name : ticking) {

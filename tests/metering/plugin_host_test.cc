@@ -32,12 +32,12 @@ void expect_outcome(const std::string& plugin, const std::string& outcome) {
   EXPECT_NE(said.text.find("the host lives, and its books are balanced"), std::string::npos) << said.text;
 }
 
-#if defined(__SANITIZE_THREAD__) || !defined(__x86_64__)
+#if defined(__SANITIZE_THREAD__) || !(defined(__x86_64__) || defined(__aarch64__))
 #define ROTA_NEEDS_ABANDONING() GTEST_SKIP() << "frames cannot be left without unwinding here"
 #else
 #define ROTA_NEEDS_ABANDONING() (void)0
 #endif
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || !defined(__x86_64__)
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || !(defined(__x86_64__) || defined(__aarch64__))
 #define ROTA_NEEDS_OVERFLOWS() GTEST_SKIP() << "an overflow is not survived here"
 #else
 #define ROTA_NEEDS_OVERFLOWS() (void)0

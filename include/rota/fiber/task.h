@@ -120,6 +120,9 @@ inline bool is_terminal_now(const TaskRecord* record) {
 #if defined(__x86_64__)
   std::byte* here;
   asm("movq %%rsp, %0" : "=r"(here));  // Not the frame's address, which would cost a frame pointer.
+#elif defined(__aarch64__)
+  std::byte* here;
+  asm("mov %0, sp" : "=r"(here));
 #else
   auto* here = static_cast<std::byte*>(__builtin_frame_address(0));
 #endif

@@ -2,8 +2,8 @@
 //
 // switch_stacks(save, load) stores the caller's stack pointer in *save and continues where `load` was saved. It is
 // inlined, so the compiler saves only live registers, and it leaves by a jump, because a return would be mispredicted.
-// Callee-saved registers are preserved; the floating-point control words (mxcsr, x87) are not switched: code that
-// changes the rounding mode must restore it before it blocks.
+// Callee-saved registers are preserved; the floating-point control words (mxcsr and x87, fpcr) are not switched: code
+// that changes the rounding mode must restore it before it blocks.
 //
 // Fiber (core.h) reports each switch to the sanitizers.
 #pragma once
@@ -65,6 +65,17 @@ namespace rota::fiber::detail {
   // Volatile, so that two reads are never merged, whether or not there is a switch between them.
   asm volatile("movq rota_fiber_worker@gottpoff(%%rip), %0\n\tmovq %%fs:(%0), %0" : "=r"(worker));
   return worker;
+#elif defined(__aarch64__) && !ROTA_TSAN
+  ThreadWorker* worker;
+  void* offset;
+  // Volatile as above. The compiler would also keep the thread pointer, which differs after a switch, in a register.
+  asm volatile(
+      "adrp %1, :gottprel:rota_fiber_worker\n\t"
+      "ldr %1, [%1, #:gottprel_lo12:rota_fiber_worker]\n\t"
+      "mrs %0, tpidr_el0\n\t"
+      "ldr %0, [%0, %1]"
+      : "=&r"(worker), "=&r"(offset));
+  return worker;
 #else
   return rota_fiber_worker_slow();
 #endif
@@ -125,28 +136,38 @@ inline void* prepare_stack(void* top, EntryFunction entry) noexcept {
 [[gnu::always_inline]] inline void switch_stacks(void** save, void* load) noexcept {
   register void** save_register asm("x0") = save;
   register void* load_register asm("x1") = load;
+  // Linux has no red zone here. The frame, from the stack pointer on: where to continue, x30, x29, x19. x29 and x19
+  // cannot always be listed as clobbered, so they are saved explicitly; the compiler saves the others. x30 is loaded
+  // for the sake of a new stack only (prepare_stack()).
   asm volatile(
-      "sub sp, sp, #32\n\t"
-      "stp x29, x19, [sp, #16]\n\t"
       "adr x9, 1f\n\t"
-      "str x9, [sp]\n\t"
+      "stp x29, x19, [sp, #-16]!\n\t"
+      "stp x9, xzr, [sp, #-16]!\n\t"
       "mov x9, sp\n\t"
       "str x9, [x0]\n\t"
       "mov sp, x1\n\t"
-      "ldr x9, [sp]\n\t"
-      "br x9\n"
+      "ldp x16, x30, [sp], #16\n\t"
+      "ldp x29, x19, [sp], #16\n\t"
+      "br x16\n"
       "1:\n\t"
-      "ldp x29, x19, [sp, #16]\n\t"
-      "add sp, sp, #32\n\t"
+#if defined(__ARM_FEATURE_BTI_DEFAULT)
+      "hint #36\n\t"  // bti j: the target of a jump. The first instruction of `entry` allows one through x16.
+#endif
       : "+r"(save_register), "+r"(load_register)
       :
-      : "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16", "x17", "x20",
-        "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x30", "memory", "cc", "v0", "v1", "v2", "v3", "v4",
-        "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16", "v17", "v18", "v19", "v20",
-        "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31");
+      : "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16", "x17", "x18",
+        "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x30", "memory", "cc", "v0", "v1", "v2", "v3",
+        "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16", "v17", "v18", "v19", "v20",
+        "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31"
+#if defined(__ARM_FEATURE_SVE)
+        ,
+        "p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12", "p13", "p14", "p15"
+#endif
+  );
 }
 
-// `entry` finds the stack pointer 16-aligned, as the architecture requires, and clears x29 and x30 itself.
+// `entry` finds the stack pointer 16-aligned, as the architecture requires, and x29 and x30 zero, which ends a
+// backtrace.
 inline void* prepare_stack(void* top, EntryFunction entry) noexcept {
   auto address = reinterpret_cast<std::uintptr_t>(top) & ~std::uintptr_t{15};
   auto* words = reinterpret_cast<void**>(address) - 4;

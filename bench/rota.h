@@ -23,8 +23,8 @@ std::span<const Work> rota_run_works();
 std::span<const Work> rota_host_works();
 std::span<const Work> rota_redis_works();
 
-// A worker process of the rows over Redis: `rota redis_worker URL NAME`. Runs until it is killed.
-int redis_worker(const char* url, const char* name);
+// A process of the rows over Redis with `count` workers: `rota redis_worker URL NAME COUNT`. Runs until it is killed.
+int redis_worker(const char* url, const char* name, unsigned count);
 
 // `open`, or `service` for the metered rows (P-15). Set by main before any work.
 inline fiber::Profile profile = fiber::Profile::kOpen;

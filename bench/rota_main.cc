@@ -1,11 +1,14 @@
 // Our own program of the table. `--profile=service` after the size runs the same work metered (P-15).
+#include <cstdlib>
 #include <string_view>
 #include <vector>
 
 #include "rota.h"
 
 int main(int argc, char** argv) {
-  if (argc == 4 && std::string_view(argv[1]) == "redis_worker") return bench::redis_worker(argv[2], argv[3]);
+  if (argc == 5 && std::string_view(argv[1]) == "redis_worker") {
+    return bench::redis_worker(argv[2], argv[3], static_cast<unsigned>(std::atoi(argv[4])));
+  }
   constexpr std::string_view kProfile = "--profile=";
   if (argc > 1 && std::string_view(argv[argc - 1]).starts_with(kProfile)) {
     const std::string_view name = std::string_view(argv[--argc]).substr(kProfile.size());

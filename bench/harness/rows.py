@@ -32,6 +32,7 @@ PEERS = (
     Program("dask", ("python3-distributed",), "host"),
     Program("dask_threads", ("python3-distributed",), "host"),
     Program("celery", ("celery", "python3-redis", "redis-server"), "host"),
+    Program("bullmq", ("nodejs", "npm", "redis-server"), "host"),
 )
 LIMITS = (Program("bare"), Program("bare_fcontext", ("libboost-context1.81-dev",)), Program("bare_disk"),
           Program("bare_spawn"))
@@ -115,8 +116,11 @@ NO_YAML = {
     "parallel": "reads no such file",
     "xargs": "reads no such file",
 }
-ONLY_REDIS = {"dask": "it has connections of its own between its processes", "dask_threads": "it is one process"}
+ONE_PROCESS = {"dask_threads": "it is one process"}
+ACROSS_PROCESSES = {"bullmq": "redis_* are the rows about worker processes"}
 NO_LAYERS = {"celery": "its canvas has chains and chords, no graph"}
+NO_FLEET = {"dask": "the cost of Rota's own host", "celery": "the cost of Rota's own host",
+            "bullmq": "the cost of Rota's own host"}
 
 COMMAND = {"metered": False, "limits": ("bare_spawn",), "group": "command"}
 HOST = {"metered": False, "limits": (), "group": "host", "threads": (2,)}
@@ -192,23 +196,31 @@ WORKS = (
          (Figure("yaml_10000", "ms", {1: "100"}), Figure("rota_binary", "MB", {1: "15"})), 10_000, NO_YAML, threads=(1,),
          **(COMMAND | {"limits": ()})),
     Work("host_flat", "P-13", "10,000 tasks that do nothing, without order; time a task, durable and relaxed",
-         (Figure("host_flat", "us", {2: "5"}), Figure("host_flat_relaxed", "us")), 10_000, {}, quick_size=2_000,
+         (Figure("host_flat", "us", {2: "5"}), Figure("host_flat_relaxed", "us")), 10_000, ACROSS_PROCESSES, quick_size=2_000,
          sizes={"dask": 2_000, "celery": 1_000}, **HOST),
     Work("host_chain", "P-13", "1,000 tasks, each behind the one before; time a task, durable and relaxed",
-         (Figure("host_chain", "us", {2: "250"}), Figure("host_chain_relaxed", "us", {2: "10"})), 1_000, {},
+         (Figure("host_chain", "us", {2: "250"}), Figure("host_chain_relaxed", "us", {2: "10"})), 1_000, ACROSS_PROCESSES,
          sizes={"dask": 200, "celery": 100}, **(HOST | {"limits": ("bare_disk",)})),
     Work("host_layers", "P-13", "100 layers of 100 tasks, three parents each; time a task, durable and relaxed",
-         (Figure("host_layers", "us", {2: "5"}), Figure("host_layers_relaxed", "us")), 10_000, NO_LAYERS,
+         (Figure("host_layers", "us", {2: "5"}), Figure("host_layers_relaxed", "us")), 10_000,
+         NO_LAYERS | ACROSS_PROCESSES,
          quick_size=2_000, sizes={"dask": 2_000}, **HOST),
     Work("host_start", "P-13", "one task at a time: submitted to its first instruction; median, durable and relaxed",
-         (Figure("host_start", "us", {2: "300"}), Figure("host_start_relaxed", "us", {2: "30"})), 500, {},
+         (Figure("host_start", "us", {2: "300"}), Figure("host_start_relaxed", "us", {2: "30"})), 500, ACROSS_PROCESSES,
          sizes={"dask": 100, "celery": 100}, quick_size=200, **(HOST | {"limits": ("bare_disk",)})),
     Work("redis_flat", "P-14", "10,000 tasks that do nothing, over Redis to two worker processes; time a task, durable",
-         (Figure("redis_flat", "us", {2: "20"}),), 10_000, ONLY_REDIS, quick_size=2_000, sizes={"celery": 1_000}, **HOST),
+         (Figure("redis_flat", "us", {2: "20"}),), 10_000, ONE_PROCESS, quick_size=2_000,
+         sizes={"dask": 2_000, "celery": 1_000, "bullmq": 2_000}, **HOST),
     Work("redis_chain", "P-14", "1,000 tasks over Redis, each behind the one before; time a task, durable",
-         (Figure("redis_chain", "us", {2: "500"}),), 1_000, ONLY_REDIS, quick_size=200, sizes={"celery": 100}, **HOST),
+         (Figure("redis_chain", "us", {2: "500"}),), 1_000, ONE_PROCESS, quick_size=200,
+         sizes={"dask": 200, "celery": 100, "bullmq": 100}, **HOST),
     Work("redis_round_trip", "P-14", "one task at a time over Redis: submitted until its end is durable; median",
-         (Figure("redis_round_trip", "us", {2: "300"}),), 500, ONLY_REDIS, quick_size=200, sizes={"celery": 100}, **HOST),
+         (Figure("redis_round_trip", "us", {2: "300"}),), 500, ONE_PROCESS, quick_size=200,
+         sizes={"dask": 100, "celery": 100, "bullmq": 100}, **HOST),
+    Work("redis_idle", "P-14", "1,000 workers without tasks, joined over Redis; the host's processor time, % of one core",
+         (Figure("redis_idle", "%", {2: "5"}),), 1_000, ONE_PROCESS | NO_FLEET, max_rounds=3, **HOST),
+    Work("redis_busy", "P-14", "100 worker processes, tasks of 1 ms of processor time; time above what the cores allow",
+         (Figure("redis_busy", "%", {2: "5"}),), 100, ONE_PROCESS | NO_FLEET, max_rounds=3, **HOST),
     *(Work(f"brain_{name}", "P-10", what + "; time a decision: mean, p50, p99",
            (Figure(f"brain_{name}", "ns", {1: mean} if mean else {}), Figure(f"brain_{name}_p50", "ns"),
             Figure(f"brain_{name}_p99", "ns", {1: p99} if p99 else {})), size, {}, quick_size=100_000, **FLEET)

@@ -47,6 +47,11 @@ SMALL = {
     "host_chain": (20, lambda threads: 20),
     "host_layers": (200, lambda threads: 200),
     "host_start": (5, lambda threads: 5),
+    "redis_flat": (50, lambda threads: 50),
+    "redis_chain": (20, lambda threads: 20),
+    "redis_round_trip": (5, lambda threads: 5),
+    "redis_idle": (20, lambda threads: 20),
+    "redis_busy": (4, lambda threads: 4 * 200),
     **{f"brain_{name}": (1000, lambda threads: 900)
        for name in ("10", "100", "1000", "10000", "million", "static", "pipeline", "round_robin")},
     "brain_idle_1000": (50, lambda threads: 50),

@@ -77,6 +77,7 @@ struct WorkerOptions {
 struct JoinOptions {
   std::string redis{};          // redis://[user[:password]@]host[:port][/database], rediss:// for TLS.
   std::string prefix = "rota";  // Of the keys in Redis: that of the host.
+  std::string redis_ca{};       // For rediss://: a PEM file with the CAs that may have signed the server's certificate.
 };
 
 enum class StopReason : std::uint8_t { kNone, kCancelled, kPreempted };

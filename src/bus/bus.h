@@ -49,10 +49,18 @@ class HostEnd {
   // As WorkerEnd::receive().
   virtual Result<DeliveryFromWorker> receive(std::chrono::nanoseconds limit) = 0;
   virtual Result<void> acknowledge(std::uint64_t id) = 0;
-  // NotFound: no worker of this name has ever been connected. Otherwise as WorkerEnd::send().
+  // NotFound: no worker of this name is known to the bus. TooLarge, InvalidArgument: the bus never carries this
+  // message. Otherwise as WorkerEnd::send().
   virtual Result<void> send(const std::string& worker, model::ToWorker message) = 0;
   // Delivers again from the oldest message that is not acknowledged.
   virtual Result<void> rewind() = 0;
+  // Whether the host counts on this worker; initially it does not. What the bus keeps for a worker that is not expected
+  // may be removed when the worker has been silent for a while. If it speaks later, it is a new worker to the bus.
+  // Never waits; may be called for a name that the bus does not know yet.
+  virtual void expect(const std::string& worker, bool expected) {
+    (void)worker;
+    (void)expected;
+  }
 };
 
 }  // namespace rota::bus

@@ -43,6 +43,10 @@
 namespace rota::bus {
 
 struct RedisBusOptions {
+  // As a user gives them. InvalidArgument, NotFound and so on, with a sentence, for a URL, a prefix or a file that is
+  // of no use. `ca_file`: a PEM file, for rediss:// only.
+  static Result<RedisBusOptions> of(const std::string& url, const std::string& prefix, const std::string& ca_file);
+
   net::RedisUrl url{};
   std::shared_ptr<const net::TlsContext> tls{};  // For rediss://.
   // Fleets that share a Redis have different prefixes: 1 to 64 of A-Z a-z 0-9 . _ -
@@ -63,6 +67,8 @@ struct RedisBusOptions {
   // How long after the start the host holds messages for workers that Redis does not know: they may be about to
   // announce themselves to a Redis that was emptied. After that, send() returns NotFound.
   std::chrono::nanoseconds rejoin_within = std::chrono::seconds(15);
+  // After this silence of a worker that the host does not expect, its streams are removed from Redis.
+  std::chrono::nanoseconds forget_after = std::chrono::minutes(5);
 };
 
 class RedisHostEnd final : public HostEnd {
@@ -77,6 +83,7 @@ class RedisHostEnd final : public HostEnd {
   Result<void> acknowledge(std::uint64_t id) override;
   Result<void> send(const std::string& worker, model::ToWorker message) override;
   Result<void> rewind() override;
+  void expect(const std::string& worker, bool expected) override;
 
   // Waits until Redis answered, and returns at once if the account is refused. Unavailable, Unauthenticated,
   // PermissionDenied or what else is wrong, with a sentence that says what to do; Cancelled.

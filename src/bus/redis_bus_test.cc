@@ -274,13 +274,82 @@ TEST(RedisBus, GarbageInTheStreams) {
     fleet.exchange(10, 20);
     EXPECT_TRUE(log.contains("worker=w")) << "the log does not name the worker";
     // The largest id: no entry can follow it.
-    EXPECT_FALSE(command(server.url(), {"XADD", keys.from("w"), "18446744073709551615-18446744073709551615", "f", "x"})
-                     .is_error());
-    fleet.exchange(30, 20);
+    std::uint64_t first = 30;
+    for (const std::string& key : {keys.from("w"), keys.to("w")}) {
+      EXPECT_FALSE(
+          command(server.url(), {"XADD", key, "18446744073709551615-18446744073709551615", "f", "x"}).is_error());
+      fleet.exchange(first, 10);
+      first += 10;
+    }
     // Names in the list of announcements that are not allowed.
     EXPECT_FALSE(command(server.url(), {"LPUSH", keys.join(), "", std::string(5000, 'x')}).is_error());
     EXPECT_TRUE(await([&] { return command(server.url(), {"LLEN", keys.join()}).integer == 0; }));
     fleet.exchange(50, 10);
+  });
+}
+
+// Contract: U-1. A message that is cut at any byte, in an entry that is whole, is logged by the host with the worker's
+// name, and its sender is told which message it was; a task whose assignment is cut ends with a failure.
+TEST(RedisBus, MessagesThatAreCut) {
+  RedisServer server;
+  in_runtime([&](fiber::Nursery& nursery) {
+    const LogCapture log(LogLevel::kError);
+    Fleet fleet(server.url(), nursery);
+    const RedisKeys keys{"rota"};
+    const std::string whole = model::encode_message(report_of(9));
+    // A worker that consists of what this test writes.
+    std::uint64_t number = 0;
+    const auto write = [&](std::string message) {
+      const std::string frame = encode_frame({.from = 44, .first = ++number, .messages = {std::move(message)}});
+      ASSERT_FALSE(command(server.url(), {"XADD", keys.from("raw"), "*", "f", frame}).is_error());
+      ASSERT_FALSE(command(server.url(), {"LPUSH", keys.join(), "raw"}).is_error());
+    };
+    const auto told_about = [&](std::uint64_t wanted) {
+      const net::RespValue entries = command(server.url(), {"XRANGE", keys.to("raw"), "-", "+"});
+      for (const net::RespValue& entry : entries.items) {
+        const Result<Frame> frame = decode_frame(entry.items[1].items[1].text);
+        if (!frame.ok() || frame->notice_number != wanted || frame->to != 44) continue;
+        // The first byte is the version: without it, or with nothing after it, the message is not one of another
+        // version.
+        EXPECT_EQ(frame->notice, NoticeKind::kRefused);
+        EXPECT_NE(frame->notice_text.find("could not read"), std::string::npos) << frame->notice_text;
+        return true;
+      }
+      return false;
+    };
+    for (std::size_t size = 0; size < whole.size(); ++size) {
+      write(whole.substr(0, size));
+      ASSERT_TRUE(await([&] { return told_about(number); })) << "cut after " << size << " bytes";
+    }
+    EXPECT_TRUE(log.contains("worker=raw"));
+    write(whole);
+    const DeliveryFromWorker delivery = receive_soon(*fleet.host).value();
+    EXPECT_EQ(delivery.worker, "raw");
+    EXPECT_EQ(task_of(delivery.message), 9U);
+    ASSERT_TRUE(fleet.host->acknowledge(delivery.id).ok());
+    fleet.exchange(0, 10);
+  });
+}
+
+// Contract: U-1. The ids of a stream jump ahead, because somebody wrote into it, and go back, because it is removed:
+// the receiver has then read further than the sender's next ids. Nothing is lost or duplicated either way.
+TEST(RedisBus, IdsThatGoBack) {
+  RedisServer server;
+  in_runtime([&](fiber::Nursery& nursery) {
+    Fleet fleet(server.url(), nursery);
+    fleet.exchange(0, 10);
+    const RedisKeys keys{"rota"};
+    std::uint64_t first = 10;
+    for (const std::string& key : {keys.to("w"), keys.from("w")}) {
+      // In the year 2300.
+      ASSERT_FALSE(command(server.url(), {"XADD", key, "10413792000000-0", "f", "not a frame"}).is_error());
+      fleet.exchange(first, 10);
+      ASSERT_EQ(command(server.url(), {"DEL", key}).integer, 1);
+      fleet.exchange(first + 10, 10);
+      ASSERT_EQ(command(server.url(), {"DEL", keys.to("w"), keys.from("w")}).is_error(), false);
+      fleet.exchange(first + 20, 10);
+      first += 30;
+    }
   });
 }
 
@@ -302,11 +371,70 @@ TEST(RedisBus, AnotherVersionGetsAClearAnswer) {
     EXPECT_TRUE(log.contains("worker=w"));
     EXPECT_EQ(fleet.worker->ended().error().message, told.error().message);
 
+    // A host of another version: nothing that it writes can be read.
+    fleet.host->close();
     fleet.worker = fleet.connect("v", 43);
     ASSERT_FALSE(command(server.url(), {"XADD", keys.to("v"), "*", "f", "\x02 a frame of the future"}).is_error());
     const auto refused = receive_soon(*fleet.worker);
     ASSERT_EQ(refused.code(), ErrorCode::kClosed);
     EXPECT_NE(refused.error().message.find("version 2"), std::string::npos) << refused.error().message;
+  });
+}
+
+// Contract: U-1. A key of the fleet has another type, because somebody else wrote it: the host names it, removes it,
+// and nothing is lost; a worker can still join.
+TEST(RedisBus, KeysOfAnotherType) {
+  RedisServer server;
+  in_runtime([&](fiber::Nursery& nursery) {
+    const LogCapture log(LogLevel::kWarn);
+    Fleet fleet(server.url(), nursery);
+    fleet.exchange(0, 10);
+    const RedisKeys keys{"rota"};
+    std::uint64_t first = 10;
+    for (const std::string& key : {keys.to("w"), keys.from("w"), keys.wake(), keys.join(), keys.workers()}) {
+      ASSERT_FALSE(command(server.url(), {"SET", key, "x"}).is_error());
+      // What waits at the server does not notice.
+      ASSERT_FALSE(command(server.url(), {"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"}).is_error());
+      fleet.exchange(first, 10);
+      ASSERT_TRUE(await([&] { return log.contains("key=" + key); }));
+      auto newcomer = fleet.connect("new-" + std::to_string(first), first);
+      ASSERT_TRUE(newcomer->send(report_of(1000)).ok());
+      const auto delivery = receive_soon(*fleet.host).value();
+      EXPECT_EQ(task_of(delivery.message), 1000U);
+      ASSERT_TRUE(fleet.host->acknowledge(delivery.id).ok());
+      first += 10;
+    }
+  });
+}
+
+// Contract: U-1, B-16. The host's account may not wait for announcements: the host says so, but not with every attempt,
+// and still hears the workers that it knows, so that it would notice their death.
+TEST(RedisBus, AnnouncementsAreForbidden) {
+  RedisServer server;
+  in_runtime([&](fiber::Nursery& nursery) {
+    const LogCapture log(LogLevel::kInfo);
+    const RedisKeys keys{"rota"};
+    ASSERT_FALSE(command(server.url(), {"ACL", "SETUSER", "h", "on", ">p", "~rota:*", "+@all", "-blpop"}).is_error());
+    ASSERT_FALSE(command(server.url(), {"SADD", keys.workers(), "w"}).is_error());
+    Fleet fleet(server.url(), nursery);
+    fleet.host->close();
+    fleet.options.url = server.url("h", "p");
+    fleet.options.process = 8;
+    fleet.host = RedisHostEnd::open(net::real_network(), fleet.options, nursery).value();
+    fleet.exchange(0, 10);
+    const auto refused = [&] {
+      const std::string stats = command(server.url(), {"INFO", "commandstats"}).text;
+      const std::size_t at = stats.find("rejected_calls=", stats.find("cmdstat_blpop:"));
+      return at == std::string::npos ? 0 : std::atoi(stats.c_str() + at + 15);
+    };
+    ASSERT_TRUE(await([&] { return refused() >= 10; }));
+    ASSERT_TRUE(await([&] { return fleet.host->status().code() == ErrorCode::kPermissionDenied; }));
+    EXPECT_EQ(fleet.host->receive(1ms).code(), ErrorCode::kTimeout) << "it takes itself for deaf";
+    fleet.exchange(10, 10);
+    int lines = 0;
+    for (const std::string& line : log.lines()) lines += line.find("blpop") != std::string::npos ? 1 : 0;
+    EXPECT_GE(lines, 1);
+    EXPECT_LE(lines, 2);
   });
 }
 

@@ -5,12 +5,19 @@
 // One task writes for all workers: it takes what all links have to write, sends it as one pipeline, and takes the next
 // batch when Redis has answered. Readers wait for up to kMostPerReader streams each, so that the cost of a message does
 // not grow with the number of workers. One task waits for announcements of workers, one looks at the clock.
+//
+// A worker that is gone is forgotten: its streams are removed from Redis, and its Link from this process. If it speaks
+// again after all, it announces itself, because nobody acknowledges its messages, and gets a new Link under another
+// process number: to the worker, that is a host that has restarted, which loses nothing (redis_link.h).
+#include <algorithm>
 #include <deque>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "base/json_text.h"
 #include "base/log.h"
+#include "base/prng.h"
 #include "bus/queue.h"
 #include "bus/redis_session.h"
 #include "net/redis_client.h"
@@ -28,20 +35,23 @@ namespace {
 constexpr std::size_t kMostPerReader = 64;        // Streams of one XREAD.
 constexpr std::size_t kMostBatchBytes = 1 << 20;  // Of one pipeline, about.
 constexpr std::size_t kTrimAfter = 64;            // Entries that are not needed any more; a tick trims fewer.
-constexpr RedisSession::Line kJoinLine = 1;
-constexpr RedisSession::Line kReaderLine = 2;                 // The first reader's.
-constexpr std::uint64_t kExhausted = std::uint64_t{1} << 62;  // No honest writer reaches such an id.
+constexpr RedisSession::Line kJoinLine = RedisSession::kJoin;
+constexpr RedisSession::Line kReaderLine = 2;  // The first reader's.
+
+// The keys are this bus's by their names: what else is there is removed, as it would be if Redis had lost them.
+bool is_wrong_type(const RespValue& reply) { return reply.is_error() && reply.text.starts_with("WRONGTYPE"); }
 
 }  // namespace
 
 struct RedisHostEnd::Core : std::enable_shared_from_this<RedisHostEnd::Core> {
   // A worker. Its members are guarded by `mutex`, except for the constants and the event.
   struct Peer {
-    Peer(const RedisSession& session, std::string worker)
+    Peer(const RedisSession& session, std::string worker, std::uint64_t process)
         : name(std::move(worker)),
           to_key(session.keys().to(name)),
           from_key(session.keys().from(name)),
-          link(Link::Role::kHost, session.options().process, session.link_bounds()) {}
+          link(Link::Role::kHost, process, session.link_bounds()),
+          heard_at(fiber::now()) {}
     const std::string name;
     const std::string to_key;
     const std::string from_key;
@@ -50,7 +60,10 @@ struct RedisHostEnd::Core : std::enable_shared_from_this<RedisHostEnd::Core> {
     bool is_dirty = false;     // In `dirty`.
     bool announce = true;      // To be added to the set of workers.
     bool trim = false;         // However few entries it is.
-    bool remove_from = false;  // Its stream is spoilt: to be removed.
+    bool remove_from = false;  // Its stream has an id that leaves no room for others: to be removed.
+    bool remove_to = false;    // The same for the stream of this host.
+    bool forgotten = false;    // Not in `peers` any more.
+    nanoseconds heard_at;      // Or could not be heard, or made.
     nanoseconds warned_at{-1};
   };
   using PeerPtr = std::shared_ptr<Peer>;
@@ -102,12 +115,17 @@ struct RedisHostEnd::Core : std::enable_shared_from_this<RedisHostEnd::Core> {
   std::map<std::string, PeerPtr, std::less<>> by_key ROTA_GUARDED_BY(mutex);  // By the key of the stream that is read.
   std::vector<std::unique_ptr<Reader>> readers ROTA_GUARDED_BY(mutex);
   std::deque<PeerPtr> dirty ROTA_GUARDED_BY(mutex);
+  std::set<std::string, std::less<>> expected ROTA_GUARDED_BY(mutex);  // Workers that the host counts on.
+  std::vector<PeerPtr> to_remove ROTA_GUARDED_BY(mutex);               // Forgotten; their streams are still in Redis.
+  std::uint64_t forgotten ROTA_GUARDED_BY(mutex) = 0;                  // How often a worker was forgotten.
   bool wake_readers ROTA_GUARDED_BY(mutex) = false;
+  bool remove_wake ROTA_GUARDED_BY(mutex) = false;  // Its key has another type.
 
   void start();
   void launch(void (Core::*loop)());
   PeerPtr add_peer(const std::string& worker);
   void mark(const PeerPtr& peer) ROTA_REQUIRES(mutex);
+  void forget(const PeerPtr& peer) ROTA_REQUIRES(mutex);
   // Tasks.
   void write();
   void read(std::size_t index);
@@ -122,6 +140,7 @@ struct RedisHostEnd::Core : std::enable_shared_from_this<RedisHostEnd::Core> {
   Result<void> take_entry(const StreamEntry& entry);
   Result<void> take_received(const PeerPtr& peer, Link::Received received);
   void warn(const PeerPtr& peer, std::string_view what, const Error& error);
+  void warn_removed(const std::string& key);
   void close();
 };
 
@@ -143,7 +162,19 @@ void RedisHostEnd::Core::start() {
 }
 
 void RedisHostEnd::Core::mark(const PeerPtr& peer) {
-  if (!std::exchange(peer->is_dirty, true)) dirty.push_back(peer);
+  if (!peer->forgotten && !std::exchange(peer->is_dirty, true)) dirty.push_back(peer);
+  work.set();
+}
+
+void RedisHostEnd::Core::forget(const PeerPtr& peer) {
+  peer->forgotten = true;
+  ++forgotten;
+  peers.erase(peer->name);
+  by_key.erase(peer->from_key);
+  for (const std::unique_ptr<Reader>& reader : readers) std::erase(reader->peers, peer);
+  std::erase(dirty, peer);
+  to_remove.push_back(peer);
+  peer->room.set();
   work.set();
 }
 
@@ -155,15 +186,19 @@ RedisHostEnd::Core::PeerPtr RedisHostEnd::Core::add_peer(const std::string& work
     const sync::MutexLock lock(mutex);
     PeerPtr& place = peers[worker];
     if (place == nullptr) {
-      place = std::make_shared<Peer>(session, worker);
+      const std::uint64_t process = session.options().process;
+      place =
+          std::make_shared<Peer>(session, worker, forgotten == 0 ? process : SplitMix64::mix(process ^ forgotten) | 1U);
       by_key[place->from_key] = place;
-      if (readers.empty() || readers.back()->peers.size() >= kMostPerReader) {
-        readers.push_back(std::make_unique<Reader>());
+      auto reader = std::find_if(readers.begin(), readers.end(),
+                                 [](const auto& each) { return each->peers.size() < kMostPerReader; });
+      if (reader == readers.end()) {
+        reader = readers.insert(readers.end(), std::make_unique<Reader>());
         new_reader = readers.size();
       } else {
         wake_readers = true;
       }
-      readers.back()->peers.push_back(place);
+      (*reader)->peers.push_back(place);
     }
     peer = place;
     peer->link.greet();
@@ -181,7 +216,7 @@ RedisHostEnd::Core::PeerPtr RedisHostEnd::Core::add_peer(const std::string& work
 }
 
 void RedisHostEnd::Core::await_workers() {
-  net::Backoff backoff = session.backoff(kJoinLine);
+  net::Backoff backoff = session.backoff(1);
   std::unique_ptr<net::RedisConnection> connection;
   for (;;) {
     RespCommands command;
@@ -197,11 +232,18 @@ void RedisHostEnd::Core::await_workers() {
     }
     const Result<RespValue> reply = session.exchange_one(kJoinLine, connection, command, block);
     if (!reply.ok()) {
+      if (reply.code() == ErrorCode::kFailedPrecondition && connection != nullptr) {
+        const std::string key = block.count() > 0 ? session.keys().join() : session.keys().workers();
+        warn_removed(key);
+        RespCommands removal;
+        removal.add({"DEL", key});
+        (void)session.exchange_one(kJoinLine, connection, removal);
+      }
       connection.reset();
       if (!fiber::sleep_for(backoff.next()).ok()) return;
       continue;
     }
-    backoff.reset();
+    if (block.count() > 0) backoff.reset();  // The first command may work although the second never does.
     for (std::size_t i = block.count() > 0 ? 1 : 0; i < reply->items.size(); ++i) {  // BLPOP's begins with the key.
       const std::string& name = reply->items[i].text;
       if (Result<void> valid = check_worker_name(name); valid.ok()) {
@@ -215,12 +257,20 @@ void RedisHostEnd::Core::await_workers() {
 
 void RedisHostEnd::Core::watch_clock() {
   while (fiber::sleep_for(session.options().acknowledge_within / 2).ok()) {
+    const bool hears = session.status().ok();
     const sync::MutexLock lock(mutex);
     const nanoseconds now = fiber::now();
+    std::vector<PeerPtr> gone;
     for (const auto& [name, peer] : peers) {
       peer->trim = true;
-      if (peer->link.tick(now) || peer->link.has_trim()) mark(peer);
+      if (!hears) peer->heard_at = now;  // Nobody can be heard.
+      if (now - peer->heard_at >= session.options().forget_after && !expected.contains(name)) {
+        gone.push_back(peer);
+      } else if (peer->link.tick(now) || peer->link.has_trim()) {
+        mark(peer);
+      }
     }
+    for (const PeerPtr& peer : gone) forget(peer);
   }
 }
 
@@ -270,9 +320,19 @@ RespCommands RedisHostEnd::Core::take_batch(std::deque<Operation>& operations) {
   RespCommands commands;
   const sync::MutexLock lock(mutex);
   const nanoseconds now = fiber::now();
+  if (std::exchange(remove_wake, false)) {
+    commands.add({"DEL", session.keys().wake()});
+    operations.push_back({nullptr, Kind::kOther});
+  }
   if (std::exchange(wake_readers, false)) {
     commands.add({"XADD", session.keys().wake(), "MAXLEN", "1", "*", "w", ""});
     operations.push_back({nullptr, Kind::kOther});
+  }
+  for (const PeerPtr& peer : std::exchange(to_remove, {})) {
+    if (peers.contains(peer->name)) continue;  // It is back.
+    commands.add({"DEL", peer->to_key, peer->from_key});
+    commands.add({"SREM", session.keys().workers(), peer->name});
+    for (int i = 0; i < 2; ++i) operations.push_back({peer, Kind::kOther});
   }
   while (!dirty.empty() && commands.bytes().size() < kMostBatchBytes) {
     const PeerPtr peer = std::move(dirty.front());
@@ -280,6 +340,10 @@ RespCommands RedisHostEnd::Core::take_batch(std::deque<Operation>& operations) {
     peer->is_dirty = false;
     if (std::exchange(peer->announce, false)) {
       commands.add({"SADD", session.keys().workers(), peer->name});
+      operations.push_back({peer, Kind::kOther});
+    }
+    if (std::exchange(peer->remove_to, false)) {
+      commands.add({"DEL", peer->to_key});
       operations.push_back({peer, Kind::kOther});
     }
     for (const Link::Write& write : peer->link.take_writes(now, kMostBatchBytes)) {
@@ -311,11 +375,25 @@ bool RedisHostEnd::Core::apply(const std::deque<Operation>& operations, const st
     for (std::size_t i = 0; i < operations.size(); ++i) {
       const Operation& operation = operations[i];
       if (operation.kind == Operation::Kind::kWrite) {
-        const WriteReply reply = write_reply(replies[i]);
+        WriteReply reply = write_reply(replies[i]);
+        const bool wrong_type = is_wrong_type(replies[i]);
+        if (wrong_type) warn_removed(operation.peer->to_key);
+        if (wrong_type || reply.exhausted || reply.id.major >= kExhaustedId) {
+          reply.result = Link::WriteResult::kRefused;
+          operation.peer->remove_to = true;
+        }
         all_taken &= reply.result != Link::WriteResult::kRefused;
         operation.peer->link.written(reply.result, reply.id);
         if (operation.peer->link.wants_write()) mark(operation.peer);
         if (reply.result == Link::WriteResult::kIdTooLow) continue;
+      } else if (operation.peer == nullptr && is_wrong_type(replies[i])) {
+        warn_removed(session.keys().wake());
+        remove_wake = wake_readers = true;
+        work.set();
+      } else if (operation.peer != nullptr && replies[i].is_error()) {
+        operation.peer->announce = true;  // Perhaps it was this that was refused.
+        mark(operation.peer);
+        all_taken = false;
       }
       if (replies[i].is_error() && !refused) refused = net::redis_error(replies[i].text, session.address());
     }
@@ -361,11 +439,13 @@ Result<void> RedisHostEnd::Core::read_once(std::size_t index, std::unique_ptr<ne
                                            StreamId& wake_cursor, bool wait, std::size_t* careful) {
   std::vector<std::string> keys;
   std::vector<std::string> ids;
+  PeerPtr single;
   {
     const sync::MutexLock lock(mutex);
     const std::vector<PeerPtr>& some = readers[index]->peers;
+    if (some.empty()) *careful = 0;
     if (*careful > 0) {
-      const PeerPtr& peer = some[--*careful % some.size()];
+      const PeerPtr& peer = single = some[--*careful % some.size()];
       keys.push_back(peer->from_key);
       ids.push_back(peer->link.cursor().to_string());
     } else {
@@ -377,7 +457,7 @@ Result<void> RedisHostEnd::Core::read_once(std::size_t index, std::unique_ptr<ne
       }
     }
   }
-  const bool one_by_one = keys.size() == 1;
+  const bool one_by_one = single != nullptr;
   wait = wait && !one_by_one;
   RespCommands command;
   command.begin((wait ? 6 : 4) + 2 * keys.size());
@@ -393,7 +473,19 @@ Result<void> RedisHostEnd::Core::read_once(std::size_t index, std::unique_ptr<ne
   for (const std::string& id : ids) command.argument(id);
   const Result<RespValue> reply = session.exchange_one(kReaderLine + index, connection, command, RedisSession::kBlock);
   if (!reply.ok()) {
-    if (reply.code() == ErrorCode::kTooLarge) *careful = 2 * keys.size();
+    const bool wrong_type = reply.code() == ErrorCode::kFailedPrecondition;
+    if (wrong_type && one_by_one) {
+      warn_removed(single->from_key);
+      const sync::MutexLock lock(mutex);
+      single->remove_from = true;
+      single->link.forget_cursor();
+      mark(single);
+    } else if (wrong_type || reply.code() == ErrorCode::kTooLarge) {
+      *careful = 2 * keys.size();
+      const sync::MutexLock lock(mutex);
+      wake_readers = true;  // If it is the key for waking, the writer finds out.
+      work.set();
+    }
     return reply.error();
   }
   ROTA_TRY_ASSIGN(const std::vector<StreamEntry> entries, stream_entries(*reply));
@@ -418,7 +510,8 @@ Result<void> RedisHostEnd::Core::take_entry(const StreamEntry& entry) {
     const auto found = by_key.find(entry.key);
     if (found == by_key.end()) return {};
     peer = found->second;
-    if (entry.id.major >= kExhausted) {
+    peer->heard_at = fiber::now();
+    if (entry.id.major >= kExhaustedId) {
       // After such an id nobody could write to this stream for long.
       peer->remove_from = true;
       peer->link.forget_cursor();
@@ -493,6 +586,12 @@ void RedisHostEnd::Core::warn(const PeerPtr& peer, std::string_view what, const 
   ROTA_LOG(kError, what, {"worker", peer->name}, {"why", error.message});
 }
 
+void RedisHostEnd::Core::warn_removed(const std::string& key) {
+  ROTA_LOG(kWarn,
+           "a key of the fleet in Redis is of another type, and is removed; does something else use this prefix?",
+           {"key", key}, {"redis", session.address()});
+}
+
 void RedisHostEnd::Core::close() {
   session.close();
   client->close();
@@ -538,6 +637,11 @@ Result<void> RedisHostEnd::acknowledge(std::uint64_t id) {
   return {};
 }
 
+void RedisHostEnd::expect(const std::string& worker, bool expected) {
+  const sync::MutexLock lock(core_->mutex);
+  expected ? (void)core_->expected.insert(worker) : (void)core_->expected.erase(worker);
+}
+
 Result<void> RedisHostEnd::rewind() {
   core_->held.clear();
   core_->inbox.rewind();
@@ -574,6 +678,9 @@ Result<void> RedisHostEnd::send(const std::string& worker, model::ToWorker messa
       {
         const sync::MutexLock lock(core_->mutex);
         if (core_->session.is_closed()) return core_->session.closed_error();
+        if (peer->forgotten) {
+          return Error{ErrorCode::kNotFound, "worker '" + printable(worker) + "' has been silent for too long"};
+        }
         if (peer->link.has_room(bytes.size())) {
           peer->link.push(std::move(bytes), fiber::now());
           core_->mark(peer);

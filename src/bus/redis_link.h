@@ -89,6 +89,8 @@ struct Frame {
 };
 
 inline constexpr std::uint8_t kFrameVersion = 1;
+// No honest writer reaches the first half of such an id, and after the highest one nothing could be written.
+inline constexpr std::uint64_t kExhaustedId = std::uint64_t{1} << 62;
 [[nodiscard]] std::string encode_frame(const Frame& frame);
 // kUnsupported for another version, kCorrupt for anything else.
 [[nodiscard]] Result<Frame> decode_frame(std::string_view bytes);
@@ -129,6 +131,8 @@ class Link {
   void connection_lost();
   // An empty frame is written soon, so that the other end hears of this process.
   void greet() { empty_wanted_ = true; }
+  // The same, and the other end is asked for an answer.
+  void probe() { empty_wanted_ = probe_wanted_ = true; }
   void tell(std::uint64_t process, NoticeKind kind, std::uint64_t number, std::string text);
   // The bytes of a message that is not acknowledged, or null.
   [[nodiscard]] const std::string* find(std::uint64_t number) const;

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "net/tls.h"
 #include "rota/fiber/error.h"
 #include "rota/fiber/time.h"
 
@@ -23,12 +24,34 @@ RedisBusOptions with_process(RedisBusOptions options) {
   return options;
 }
 
+constexpr std::chrono::nanoseconds kLogAgain = std::chrono::minutes(1);  // The same problem.
+
 // A wrong account does not mend itself by waiting.
 bool is_permanent(ErrorCode code) {
   return code == ErrorCode::kUnauthenticated || code == ErrorCode::kPermissionDenied || code == ErrorCode::kUnsupported;
 }
 
 }  // namespace
+
+Result<RedisBusOptions> RedisBusOptions::of(const std::string& url, const std::string& prefix,
+                                            const std::string& ca_file) {
+  RedisBusOptions options;
+  ROTA_TRY_ASSIGN(options.url, net::RedisUrl::parse(url));
+  ROTA_TRY(check_prefix(prefix));
+  options.prefix = prefix;
+  if (options.url.tls == ca_file.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 ca_file.empty()
+                     ? "rediss:// needs the certificate of the CA that signed the server's: give the PEM file "
+                       "with --redis-ca FILE or ROTA_REDIS_CA"
+                     : "--redis-ca is for rediss:// only, and the URL begins with redis://"};
+  }
+  if (ca_file.empty()) return options;
+  net::TlsClientOptions tls;
+  tls.ca.path = ca_file;
+  ROTA_TRY_ASSIGN(options.tls, net::TlsContext::client(std::move(tls)));
+  return options;
+}
 
 Result<void> RedisSession::check(const RedisBusOptions& options) {
   ROTA_TRY(check_prefix(options.prefix));
@@ -104,12 +127,14 @@ Result<RespValue> RedisSession::exchange_one(Line line, std::unique_ptr<net::Red
 }
 
 void RedisSession::note_works(Line line) {
+  bool news = false;
   {
     const sync::MutexLock lock(mutex_);
     if (broken_.erase(line) == 0 || !broken_.empty() || closed_) return;
+    news = std::exchange(told_, false);
   }
-  ROTA_LOG(kInfo, "connected to Redis", {"as", role_}, {"redis", address_});
   changed_.set();
+  if (news) ROTA_LOG(kInfo, "connected to Redis", {"as", role_}, {"redis", address_});
 }
 
 void RedisSession::note_broken(Line line, const Error& error) {
@@ -117,8 +142,17 @@ void RedisSession::note_broken(Line line, const Error& error) {
   {
     const sync::MutexLock lock(mutex_);
     if (closed_) return;
-    news = broken_.empty() || (line == broken_.begin()->first && broken_.begin()->second.message != error.message);
+    const auto now = fiber::now();
+    const auto before = broken_.find(line);
+    news = before == broken_.end() || before->second.message != error.message;
+    // A problem that comes and goes is not logged each time.
+    news = news && (error.message != logged_ || now - logged_at_ >= kLogAgain);
     broken_[line] = error;
+    if (news) {
+      told_ = true;
+      logged_ = error.message;
+      logged_at_ = now;
+    }
   }
   changed_.set();
   if (news) ROTA_LOG(kWarn, "Redis is not usable; trying again", {"as", role_}, {"why", error.message});
@@ -130,9 +164,15 @@ Result<void> RedisSession::status() const {
   return broken_.begin()->second;
 }
 
+bool RedisSession::hears() const {
+  const sync::MutexLock lock(mutex_);
+  return broken_.empty() || broken_.begin()->first == kJoin;
+}
+
 Error RedisSession::nothing_received() const {
   const sync::MutexLock lock(mutex_);
-  if (broken_.empty()) return Error{ErrorCode::kTimeout, "no message arrived in time"};
+  if (broken_.empty() || broken_.begin()->first == kJoin)
+    return Error{ErrorCode::kTimeout, "no message arrived in time"};
   return {ErrorCode::kUnavailable, broken_.begin()->second.message};
 }
 
@@ -205,7 +245,8 @@ WriteReply write_reply(const RespValue& reply) {
     if (const std::optional<StreamId> id = StreamId::parse(reply.text)) return {Link::WriteResult::kWritten, *id};
   }
   const bool too_low = reply.is_error() && reply.text.find("equal or smaller than") != std::string::npos;
-  return {too_low ? Link::WriteResult::kIdTooLow : Link::WriteResult::kRefused, {}};
+  const bool exhausted = reply.is_error() && reply.text.find("exhausted the last possible ID") != std::string::npos;
+  return {too_low ? Link::WriteResult::kIdTooLow : Link::WriteResult::kRefused, {}, exhausted};
 }
 
 void add_write(net::RespCommands& commands, std::string_view key, const Link::Write& write) {

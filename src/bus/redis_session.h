@@ -42,6 +42,7 @@ class RedisSession {
   // Each task has a connection of its own, and a number for it; the writer's is 0. The bus works if all of them do.
   using Line = std::size_t;
   static constexpr Line kWriter = 0;
+  static constexpr Line kJoin = SIZE_MAX;  // The host's, for announcements: without it, it still hears its workers.
 
   // Connects, as often as necessary, with pauses. Cancelled, or Closed after close().
   Result<std::unique_ptr<net::RedisConnection>> connect(Line line, net::Backoff& backoff);
@@ -56,6 +57,8 @@ class RedisSession {
   void note_works(Line line);
   void note_broken(Line line, const Error& error);
   [[nodiscard]] Result<void> status() const;
+  // False if messages may wait that cannot be read now.
+  [[nodiscard]] bool hears() const;
   // For a receiver without messages: Timeout, or why there may be messages that cannot be read now.
   [[nodiscard]] Error nothing_received() const;
   Result<void> await_connected(std::chrono::nanoseconds limit);
@@ -78,6 +81,9 @@ class RedisSession {
   mutable sync::Mutex mutex_;
   bool closed_ ROTA_GUARDED_BY(mutex_) = false;
   std::map<Line, Error> broken_ ROTA_GUARDED_BY(mutex_);
+  bool told_ ROTA_GUARDED_BY(mutex_) = true;    // The log says that Redis is not usable, or nothing yet.
+  std::string logged_ ROTA_GUARDED_BY(mutex_);  // The last problem in the log.
+  std::chrono::nanoseconds logged_at_ ROTA_GUARDED_BY(mutex_){};
   Result<void> ended_ ROTA_GUARDED_BY(mutex_);
   std::vector<fiber::Task<void>> tasks_ ROTA_GUARDED_BY(mutex_);
 };
@@ -96,7 +102,7 @@ auto receive_from(Inbox& inbox, const RedisSession& session, std::chrono::nanose
     if (delivery.ok()) return delivery;
     if (delivery.code() == ErrorCode::kClosed) return session.closed_error();
     if (delivery.code() != ErrorCode::kTimeout) return delivery;
-    if (rest <= kLook || !session.status().ok()) return session.nothing_received();
+    if (rest <= kLook || !session.hears()) return session.nothing_received();
   }
 }
 
@@ -104,6 +110,7 @@ auto receive_from(Inbox& inbox, const RedisSession& session, std::chrono::nanose
 struct WriteReply {
   Link::WriteResult result = Link::WriteResult::kRefused;
   StreamId id{};
+  bool exhausted = false;  // The stream has the highest id that there is.
 };
 [[nodiscard]] WriteReply write_reply(const net::RespValue& reply);
 // XADD <key> <id> f <frame>

@@ -1,6 +1,8 @@
 // Both ends of the Redis bus and a stand-in for Redis, under virtual time: the conformance suite, and random faults.
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
 #include <vector>
 
 #include "base/prng.h"
@@ -131,6 +133,114 @@ TEST(RedisSim, ExactlyOnceUnderFaults) {
       });
     });
   }
+}
+
+// Contract: U-1. What Redis keeps for a worker is removed when the host does not expect the worker and has not heard
+// from it for long; not before, and not if the host expects it. A worker that was forgotten and is there after all
+// loses nothing.
+TEST(RedisSim, WorkersThatAreGoneLeaveNothingInRedis) {
+  const LogCapture quiet(LogLevel::kWarn);
+  fiber::Runtime runtime({.deterministic_seed = 5});
+  runtime.run([] {
+    FakeRedisHome home(100);
+    const RedisKeys keys{home.options.prefix};
+    auto connection = net::RedisConnection::open(home.network.node("test"), home.options.url).value();
+    const auto streams_of = [&](std::string_view worker) {
+      return connection->exchange_one({"EXISTS", keys.to(worker)}, kSoon)->integer +
+             connection->exchange_one({"EXISTS", keys.from(worker)}, kSoon)->integer;
+    };
+    const auto known = [&] {
+      std::set<std::string> names;
+      const auto members = connection->exchange_one({"SMEMBERS", keys.workers()}, kSoon).value();
+      for (const net::RespValue& name : members.items) names.insert(name.text);
+      return names;
+    };
+    auto worker = home.connect("w").value();
+    auto other = home.connect("other").value();
+    exchange_messages(home.host(), *worker, "w", 0, 5);
+    exchange_messages(home.host(), *other, "other", 0, 5);
+    home.host().expect("other", true);
+    worker.reset();
+    ASSERT_TRUE(fiber::sleep_for(home.options.forget_after - 10s).ok());
+    EXPECT_EQ(streams_of("w"), 2);
+    ASSERT_TRUE(fiber::sleep_for(20s).ok());
+    EXPECT_EQ(streams_of("w"), 0);
+    EXPECT_EQ(streams_of("other"), 2);
+    EXPECT_EQ(known(), std::set<std::string>{"other"});
+    EXPECT_EQ(home.host().send("w", assign_of(1)).code(), ErrorCode::kNotFound);
+    // Another process under the same name.
+    worker = home.connect("w").value();
+    ASSERT_TRUE(worker->send(report_of(10)).ok());
+    EXPECT_EQ(task_of(receive_soon(home.host())->message), 10U);
+    exchange_messages(home.host(), *worker, "w", 11, 5);
+    // The same process, which was only silent.
+    home.host().expect("other", false);
+    ASSERT_TRUE(fiber::sleep_for(home.options.forget_after).ok());
+    EXPECT_EQ(streams_of("other"), 0);
+    ASSERT_TRUE(other->send(report_of(20)).ok());
+    EXPECT_EQ(task_of(receive_soon(home.host())->message), 20U);
+    exchange_messages(home.host(), *other, "other", 21, 20);
+    EXPECT_EQ(streams_of("other"), 2);
+  });
+}
+
+// Contract: U-1. Silence while Redis is away does not count; a sender that waits for room is told when its worker is
+// forgotten; the next host forgets what its predecessor left behind.
+TEST(RedisSim, ForgettingAndOutages) {
+  const LogCapture quiet(LogLevel::kWarn);
+  fiber::Runtime runtime({.deterministic_seed = 6});
+  runtime.run([] {
+    FakeRedisHome home(1);
+    auto worker = home.connect("w").value();
+    exchange_messages(home.host(), *worker, "w", 0, 1);
+    ASSERT_TRUE(fiber::sleep_for(1s).ok());  // Everything is acknowledged.
+    worker.reset();
+    ASSERT_TRUE(home.host().send("w", assign_of(1)).ok());
+    fiber::with_scope([&](fiber::Nursery& n) {
+      auto waiting = n.spawn([&] { return home.host().send("w", assign_of(2)); });  // There is room for one message.
+      home.network.isolate("redis");
+      ASSERT_TRUE(fiber::sleep_for(2 * home.options.forget_after).ok());
+      home.network.rejoin("redis");
+      ASSERT_TRUE(fiber::sleep_for(10s).ok());
+      EXPECT_FALSE(waiting.is_completed());
+      ASSERT_TRUE(fiber::sleep_for(home.options.forget_after).ok());
+      EXPECT_EQ(waiting.get().code(), ErrorCode::kNotFound);
+    });
+    // A host that is killed after its worker: nobody told it, or its successor.
+    worker = home.connect("v").value();
+    exchange_messages(home.host(), *worker, "v", 0, 1);
+    worker.reset();
+    home.end.reset();
+    home.options.process = 99;
+    home.end = RedisHostEnd::open(home.network.node("host"), home.options, home.nursery).value();
+    ASSERT_TRUE(fiber::sleep_for(home.options.forget_after + 20s).ok());
+    auto connection = net::RedisConnection::open(home.network.node("test"), home.options.url).value();
+    const RedisKeys keys{home.options.prefix};
+    for (const std::string& key : {keys.to("v"), keys.from("v"), keys.workers(), keys.to("w"), keys.from("w")}) {
+      EXPECT_EQ(connection->exchange_one({"EXISTS", key}, kSoon)->integer, 0) << key;
+    }
+  });
+}
+
+// Contract: U-1. An entry that looks like one of another version, but is not the host's, does not end a worker: the
+// host answers, and its entries can be read. Nor does it end the next process of that name.
+TEST(RedisSim, AnEntryOfAnotherVersionThatIsNotTheHosts) {
+  const LogCapture quiet(LogLevel::kError);
+  fiber::Runtime runtime({.deterministic_seed = 7});
+  runtime.run([] {
+    FakeRedisHome home(100);
+    const RedisKeys keys{home.options.prefix};
+    auto connection = net::RedisConnection::open(home.network.node("test"), home.options.url).value();
+    for (int life = 0; life < 2; ++life) {
+      auto worker = home.connect("w").value();
+      exchange_messages(home.host(), *worker, "w", 0, 5);
+      ASSERT_FALSE(connection->exchange_one({"XADD", keys.to("w"), "*", "f", "zzz"}, kSoon)->is_error());
+      ASSERT_TRUE(fiber::sleep_for(1min).ok());
+      EXPECT_TRUE(static_cast<RedisWorkerEnd&>(*worker).ended().ok());
+      exchange_messages(home.host(), *worker, "w", 5, 5);
+      ASSERT_TRUE(fiber::sleep_for(1s).ok());  // Everything is acknowledged.
+    }
+  });
 }
 
 // Contract: S-1. A seed reproduces a run to the byte.

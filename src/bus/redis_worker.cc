@@ -1,5 +1,6 @@
 // A worker's end of the Redis bus: one task writes, one reads, one looks at the clock.
 #include <deque>
+#include <optional>
 #include <utility>
 
 #include "base/json_text.h"
@@ -73,6 +74,9 @@ struct RedisWorkerEnd::Core : std::enable_shared_from_this<RedisWorkerEnd::Core>
   Link link ROTA_GUARDED_BY(mutex);
   bool announce ROTA_GUARDED_BY(mutex) = true;
   bool stalled ROTA_GUARDED_BY(mutex) = false;  // A send() has waited in vain.
+  // An entry of another version has come, and no readable one since: when, and the sentence about it.
+  std::optional<nanoseconds> mismatch_at ROTA_GUARDED_BY(mutex);
+  std::string mismatch ROTA_GUARDED_BY(mutex);
 
   void start(fiber::Nursery& nursery);
   // Tasks.
@@ -159,13 +163,18 @@ void RedisWorkerEnd::Core::write() {
 
 void RedisWorkerEnd::Core::watch_clock() {
   while (fiber::sleep_for(session.options().acknowledge_within / 2).ok()) {
-    const sync::MutexLock lock(mutex);
-    if (link.tick(fiber::now())) {
-      if (link.is_probing()) announce = true;  // A host without memory of this worker may have lost its announcement.
-      work.set();
+    std::optional<std::string> why;
+    {
+      const sync::MutexLock lock(mutex);
+      if (link.tick(fiber::now())) {
+        if (link.is_probing()) announce = true;  // A host without memory of this worker may have lost its announcement.
+        work.set();
+      }
+      (void)link.take_written_trim(1);  // The host trims.
+      (void)link.take_read_trim(1);
+      if (mismatch_at && fiber::now() - *mismatch_at >= 2 * session.options().probe_after) why = mismatch;
     }
-    (void)link.take_written_trim(1);  // The host trims.
-    (void)link.take_read_trim(1);
+    if (why) return end(*why);
   }
 }
 
@@ -188,6 +197,12 @@ void RedisWorkerEnd::Core::read() {
     }
     if (done.code() == ErrorCode::kCancelled || done.code() == ErrorCode::kClosed) return;
     connection.reset();
+    if (done.code() == ErrorCode::kFailedPrecondition) {
+      // The key is of another type. The host removes it when it tries to write.
+      const sync::MutexLock lock(mutex);
+      link.probe();
+      work.set();
+    }
     if (!fiber::sleep_for(backoff.next()).ok()) return;
   }
 }
@@ -216,22 +231,33 @@ Result<void> RedisWorkerEnd::Core::take_entry(const StreamEntry& entry) {
                             ? Result<Frame>(Error{ErrorCode::kCorrupt, "the entry does not have the field of a frame"})
                             : decode_frame(*entry.frame);
   Link::Received received;
+  const bool exhausted = entry.id.major >= kExhaustedId;
   {
     const sync::MutexLock lock(mutex);
-    if (frame.ok()) {
+    if (exhausted) {
+      // Nothing can be read after it. The host removes the stream when it tries to write.
+      link.forget_cursor();
+      link.probe();
+    } else if (frame.ok()) {
       received = link.receive(entry.id, std::move(*frame), fiber::now());
       stalled = false;
+      mismatch_at.reset();
       room.set();
     } else {
       link.skip(entry.id);
+      // Either the host has another version, and will not answer, or somebody else wrote this.
+      if (frame.code() == ErrorCode::kUnsupported && !mismatch_at) {
+        mismatch_at = fiber::now();
+        mismatch = frame.error().message;
+        link.probe();
+      }
     }
     if (link.wants_write()) work.set();
   }
+  if (exhausted) {
+    return Error{ErrorCode::kCorrupt, "the stream of this worker has an entry with the id " + entry.id.to_string()};
+  }
   if (!frame.ok()) {
-    if (frame.code() == ErrorCode::kUnsupported) {
-      end(frame.error().message);
-      return ErrorCode::kClosed;
-    }
     ROTA_LOG(kError, "an entry in the stream of this worker cannot be read and is ignored", {"worker", name},
              {"why", frame.error().message});
     return {};

@@ -58,6 +58,12 @@ struct WorkerTable {
                                                   .flag = "redis-prefix",
                                                   .environment = {"ROTA_REDIS_PREFIX"}},
                                                  "rota", 64);
+  Setting<std::string> ca = table.add_string(
+      {.name = "worker.redis_ca",
+       .meaning = "a PEM file with the CAs that may have signed the certificate of a Redis server at rediss://",
+       .flag = "redis-ca",
+       .environment = {"ROTA_REDIS_CA"}},
+      "");
   Setting<std::string> name =
       table.add_string({.name = "worker.name",
                         .meaning = "the worker's name, unique in the fleet; empty: the name of this machine",
@@ -196,6 +202,7 @@ Result<int> run(const WorkerCommand& command) {
                  "which fleet? Give the Redis server of its host: rota worker --redis redis://HOST, or ROTA_REDIS"};
   }
   setup.join.prefix = settings.get(rows.prefix);
+  setup.join.redis_ca = settings.get(rows.ca);
   ROTA_TRY_ASSIGN(setup.options.spec, spec_of(rows, settings, command.file));
   // What the file leaves open was given a value by its reader: it describes the machine as a whole.
   model::Resources& resources = setup.options.spec.resources;

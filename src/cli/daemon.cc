@@ -184,7 +184,9 @@ std::vector<Option> setting_options(const SettingsTable& table, std::vector<std:
       option.choices = {"true", "false"};
     }
     option.set = [arguments, row](const std::string& given) -> Result<void> {
-      ROTA_TRY(parse_setting(row, given));
+      if (const auto parsed = parse_setting(row, given); !parsed.ok()) {
+        return Error{parsed.code(), parsed.error().message + "; allowed: " + allowed_text(row)};
+      }
       arguments->push_back("--" + row.flag + "=" + given);
       return {};
     };

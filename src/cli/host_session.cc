@@ -47,28 +47,6 @@ constexpr std::chrono::seconds kAfterDrain{15};  // For programs that were told 
 // starts again.
 const model::Label kEmbedded{"rota.embedded", "true"};
 
-// The host's end of the Redis bus, which says so while Redis cannot be reached: otherwise the host would take the
-// silence of its workers for their death.
-class WatchedBus final : public bus::HostEnd {
- public:
-  explicit WatchedBus(std::unique_ptr<bus::RedisHostEnd> redis) : redis_(std::move(redis)) {}
-  Result<bus::DeliveryFromWorker> receive(nanoseconds limit) override {
-    Result<bus::DeliveryFromWorker> delivery = redis_->receive(std::min<nanoseconds>(limit, kLookEvery));
-    if (delivery.ok() || delivery.code() != ErrorCode::kTimeout) return delivery;
-    ROTA_TRY(redis_->status());
-    return delivery;
-  }
-  Result<void> acknowledge(std::uint64_t id) override { return redis_->acknowledge(id); }
-  Result<void> send(const std::string& worker, model::ToWorker message) override {
-    return redis_->send(worker, std::move(message));
-  }
-  Result<void> rewind() override { return redis_->rewind(); }
-  [[nodiscard]] bus::RedisHostEnd& redis() { return *redis_; }
-
- private:
-  std::unique_ptr<bus::RedisHostEnd> redis_;
-};
-
 std::vector<model::WorkerSpec> local_specs(std::int64_t count) {
   std::vector<model::WorkerSpec> specs;
   if (count == 0) return specs;
@@ -126,7 +104,7 @@ class Session {
   const std::vector<model::WorkerSpec> specs_;
   std::unique_ptr<HostWatch> watch_;
   bus::LocalBus local_bus_;
-  std::unique_ptr<WatchedBus> redis_bus_;
+  std::unique_ptr<bus::RedisHostEnd> redis_bus_;
   std::unique_ptr<host::Host> host_;
   std::unique_ptr<host::ControlServer> control_;
   std::vector<LocalWorker> workers_;
@@ -135,13 +113,10 @@ class Session {
 
 Result<void> Session::open_buses(fiber::Nursery& nursery) {
   if (setup_.config.redis.empty()) return {};
-  bus::RedisBusOptions options;
-  ROTA_TRY_ASSIGN(options.url, net::RedisUrl::parse(setup_.config.redis));
-  options.prefix = setup_.config.redis_prefix;
+  ROTA_TRY_ASSIGN(bus::RedisBusOptions options,
+                  bus::RedisBusOptions::of(setup_.config.redis, setup_.config.redis_prefix, setup_.config.redis_ca));
   ROTA_LOG(kInfo, "redis", {"url", options.url.to_string()}, {"prefix", options.prefix});
-  ROTA_TRY_ASSIGN(std::unique_ptr<bus::RedisHostEnd> end,
-                  bus::RedisHostEnd::open(net::real_network(), std::move(options), nursery));
-  redis_bus_ = std::make_unique<WatchedBus>(std::move(end));
+  ROTA_TRY_ASSIGN(redis_bus_, bus::RedisHostEnd::open(net::real_network(), std::move(options), nursery));
   return {};
 }
 
@@ -193,8 +168,8 @@ Result<void> Session::serve(fiber::Nursery& nursery) {
   host_->stop();
   if (Result<void> ended = hosting.get(); !ended.ok()) outcome = std::move(ended);
   if (redis_bus_ != nullptr) {
-    (void)redis_bus_->redis().flush(kFlush);
-    redis_bus_->redis().close();
+    (void)redis_bus_->flush(kFlush);
+    redis_bus_->close();
   }
   listener->close();
   controlling.wait();
@@ -230,7 +205,7 @@ Result<void> Session::wait_until_told(fiber::Nursery& nursery) {
       case Event::kHostEnded:
         return {};  // serve() returns its error.
       case Event::kBusEnded:
-        return redis_bus_->redis().ended();
+        return redis_bus_->ended();
     }
   }
 }
@@ -239,11 +214,11 @@ void Session::watch_bus() {
   bool reachable = false;
   bool told = false;
   for (;;) {
-    if (!redis_bus_->redis().ended().ok()) {
+    if (!redis_bus_->ended().ok()) {
       (void)events_.try_send(Event::kBusEnded);
       return;
     }
-    const Result<void> status = redis_bus_->redis().status();
+    const Result<void> status = redis_bus_->status();
     if (status.ok() && !reachable) ROTA_LOG(kInfo, "redis is reachable");
     if (!status.ok() && (reachable || !told)) {
       ROTA_LOG(kWarn, "redis is unreachable; running tasks continue", {"why", status.error().message});
@@ -307,6 +282,7 @@ void Session::reload() {
   needs_restart("host.state", now.state != wanted.state);
   needs_restart("host.redis", now.redis != wanted.redis);
   needs_restart("host.redis_prefix", now.redis_prefix != wanted.redis_prefix);
+  needs_restart("host.redis_ca", now.redis_ca != wanted.redis_ca);
   needs_restart("host.local_workers", now.local_workers != wanted.local_workers);
   needs_restart("host.threads", now.threads != wanted.threads);
   needs_restart("host.durability", now.durability != wanted.durability);

@@ -126,7 +126,12 @@ void RunFacts::output(const model::Output& output, RunNews piece, std::vector<Ru
       news.push_back(piece);
     }
   };
+  std::string_view bytes = output.bytes;
   if (output.dropped_bytes > 0) {
+    // The worker's line about it is for files; here there is a message of its own.
+    if (const std::size_t end = bytes.find("]\n"); bytes.starts_with("\n[rota: ") && end != std::string_view::npos) {
+      bytes.remove_prefix(end + 2);
+    }
     add(lines_.finish(index, output.from_stderr));
     RunNews dropped = piece;
     dropped.kind = Kind::kDropped;
@@ -134,7 +139,7 @@ void RunFacts::output(const model::Output& output, RunNews piece, std::vector<Ru
     dropped.text.clear();
     news.push_back(std::move(dropped));
   }
-  add(lines_.add(index, output.from_stderr, output.bytes));
+  add(lines_.add(index, output.from_stderr, bytes));
 }
 
 void RunFacts::output_ends(RunNews piece, std::vector<RunNews>& news) {

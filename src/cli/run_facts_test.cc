@@ -140,7 +140,7 @@ TEST_F(RunFactsTest, JoinsOutputToLines) {
   std::vector<RunNews> news = facts_.see("w", report(0, model::Output{false, "o\r\nthr", 0}), 1);
   ASSERT_THAT(kinds(news), ElementsAre(Kind::kOutput));
   EXPECT_EQ(news[0].text, "two");
-  news = facts_.see("w", report(0, model::Output{false, "four\n", 99}), 1);
+  news = facts_.see("w", report(0, model::Output{false, "\n[rota: 99 bytes of output were not kept]\nfour\n", 99}), 1);
   ASSERT_THAT(kinds(news), ElementsAre(Kind::kOutput, Kind::kDropped, Kind::kOutput));
   EXPECT_EQ(news[0].text, "thr");
   EXPECT_EQ(news[1].bytes, 99U);

@@ -77,12 +77,17 @@ struct ToSend {
   model::ToWorker message;
   std::optional<Port> port{};  // The bus on which the worker was last heard; none: it was not heard yet.
 };
+// A worker registered or returned, or it left or became unreachable: the bus need not keep anything for it.
+struct Presence {
+  std::string worker;
+  bool here = false;
+};
 // A report for the observer.
 struct Reported {
   std::string worker;
   model::Report report;
 };
-using Effect = std::variant<fleet::Record, Answered, ToSend, Reported>;
+using Effect = std::variant<fleet::Record, Answered, ToSend, Presence, Reported>;
 
 struct Batch {
   std::uint64_t durable = 0;  // The effects are released when the record with this index is durable.

@@ -56,12 +56,19 @@ Decider::Decider(const HostOptions& options, Recovered recovered)
 
 void Decider::begin(std::int64_t wall_ns) {
   wall_ns_ = wall_ns;
+  // A host whose log was lost, or restored from an older copy, must not have a term that its workers know already: they
+  // would ignore it.
+  brain_.set_term(
+      std::max(brain_.term(), model::Term(static_cast<std::uint64_t>(std::max<std::int64_t>(wall_ns, 0)) / 1'000'000)));
+  if (index() == 0) first_term_ = brain_.term();
   if (options_.policy && *options_.policy != brain_.state().policy()) execute(fleet::SetPolicy{*options_.policy});
   give_back_all();
   brain_.state().each_worker([&](const fleet::Worker& worker) {
+    names_.emplace(worker.id, worker.spec.name);
     if (!worker.reachable || worker.left) return;
     unheard_.insert(worker.spec.name);
     silence_.add(worker.spec.name, wall_ns);  // Of this host's life: it gets a full TTL.
+    batch_.effects.emplace_back(Presence{worker.spec.name, true});
   });
 }
 
@@ -146,7 +153,19 @@ Decider::Output Decider::finish(std::int64_t wall_ns) {
 }
 
 void Decider::handle(const bus::DeliveryFromWorker& delivery, Port port) {
-  ports_[delivery.worker] = port;
+  const auto [heard_on, first] = ports_.try_emplace(delivery.worker, port);
+  if (port > heard_on->second) {
+    // Two workers of one name on two buses would take it from each other for ever. The earlier bus has the host's own.
+    const fleet::Worker* owner = brain_.state().find_worker(delivery.worker);
+    if (owner != nullptr && owner->reachable && !owner->left) {
+      if (ignored_.insert(delivery.worker).second) {
+        ROTA_LOG(kError, "a worker has the name of another one, and is ignored; give each worker a name of its own",
+                 {"worker", delivery.worker});
+      }
+      return;
+    }
+  }
+  heard_on->second = port;
   silence_.heard(delivery.worker, wall_ns_);
   if (const auto unheard = unheard_.find(delivery.worker); unheard != unheard_.end()) {
     unheard_.erase(unheard);
@@ -184,21 +203,35 @@ void Decider::take_registration(const std::string& worker, const model::Register
   // again what it may have missed.
   const bool again = known != nullptr && known->reachable && known->lives_as(message.incarnation);
   const model::WorkerId id = known == nullptr ? model::WorkerId() : known->id;
+  // Attempts that the brain gave up while the worker was silent, or that another log knows, are cancelled: their
+  // results would be ignored. First those that are unknown now: the registration may assign a task of the same number.
+  std::vector<model::AttemptId> held;
+  for (const model::AttemptId& attempt : message.held) {
+    if (is_wanted(worker, attempt)) {
+      held.push_back(attempt);
+    } else {
+      send(worker, model::ControlAttempt{attempt, brain_.term(), AttemptAction::kCancel});
+    }
+  }
   model::WorkerSpec spec = message.worker;
   spec.name = worker;
   execute(fleet::RegisterWorker{std::move(spec), message.caches, message.incarnation});
   known = brain_.state().find_worker(worker);
   if (known == nullptr) return;
   if (again && known->id == id) resend(*known);
-  // Attempts that the brain gave up while the worker was silent are cancelled: their results would be ignored.
-  for (const model::AttemptId& held : message.held) {
-    const fleet::Execution* execution = execution_of(brain_.state(), held.task);
-    const bool wanted = execution != nullptr && brain_.state().at(held.task).worker == known->id &&
-                        brain_.state().at(held.task).attempt == held.attempt;
-    if (!wanted) send(worker, model::ControlAttempt{held, brain_.term(), AttemptAction::kCancel});
+  for (const model::AttemptId& attempt : held) {
+    if (!is_wanted(worker, attempt))
+      send(worker, model::ControlAttempt{attempt, brain_.term(), AttemptAction::kCancel});
   }
   if (again || awaited_ == 0 || --awaited_ > 0) return;
   for (Input& input : std::exchange(held_, {})) take(std::move(input), wall_ns_);
+}
+
+bool Decider::is_wanted(const std::string& worker, const model::AttemptId& id) const {
+  const fleet::State& state = brain_.state();
+  const fleet::Worker* known = state.find_worker(worker);
+  return known != nullptr && execution_of(state, id.task) != nullptr && state.at(id.task).worker == known->id &&
+         state.at(id.task).attempt == id.attempt;
 }
 
 void Decider::on(const std::string& worker, const model::Heartbeat& message) {
@@ -215,6 +248,11 @@ void Decider::on(const std::string& worker, const model::Leave& message) {
 }
 
 void Decider::on(const std::string& worker, const model::Report& report) {
+  // A task of a log that this one has replaced: the same number means another task here.
+  if (!report.term.is_none() && report.term < first_term_) {
+    if (report.is_final()) send(worker, model::AcknowledgeReport{report.id, brain_.term()});
+    return;
+  }
   std::visit(
       [&](const auto& body) {
         if constexpr (requires { on_report(worker, report.id, body); }) on_report(worker, report.id, body);
@@ -304,21 +342,31 @@ void Decider::collect_effects(const fleet::Record& record) {
       const fleet::Task* task = state.find(resumed->task);
       if (task != nullptr && task->state == TaskState::kRunning) control(resumed->task, AttemptAction::kResume);
     } else if (const auto* registered = std::get_if<fleet::WorkerRegistered>(&event)) {
-      watch_silence(registered->worker);
+      note_presence(registered->worker);
     } else if (const auto* changed = std::get_if<fleet::WorkerChanged>(&event)) {
-      watch_silence(changed->worker);
+      note_presence(changed->worker);
     }
   }
 }
 
-void Decider::watch_silence(model::WorkerId id) {
-  const fleet::Worker* worker = brain_.state().find(id);
-  if (worker == nullptr) return;
-  if (worker->reachable && !worker->left) {
-    silence_.add(worker->spec.name, wall_ns_);
+void Decider::note_presence(model::WorkerId id) {
+  const fleet::State& state = brain_.state();
+  if (const fleet::Worker* known = state.find(id)) names_.emplace(id, known->spec.name);
+  const auto found = names_.find(id);
+  if (found == names_.end()) return;
+  const std::string name = found->second;
+  if (state.find(id) == nullptr) names_.erase(found);
+  // Another machine may have taken the name within the same record.
+  const fleet::Worker* worker = state.find_worker(name);
+  const bool here = worker != nullptr && worker->reachable && !worker->left;
+  if (here) {
+    silence_.add(name, wall_ns_);
   } else {
-    silence_.remove(worker->spec.name);
+    silence_.remove(name);
+    unheard_.erase(name);
   }
+  if (worker == nullptr) ports_.erase(name);
+  batch_.effects.emplace_back(Presence{name, here});
 }
 
 void Decider::send(const std::string& worker, model::ToWorker message) {

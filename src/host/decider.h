@@ -45,6 +45,8 @@ class Decider {
   void handle(const bus::DeliveryFromWorker& delivery, Port port);
   void on(const std::string& worker, const model::Register& message);
   void take_registration(const std::string& worker, const model::Register& message);
+  // The brain counts on this attempt of this worker.
+  [[nodiscard]] bool is_wanted(const std::string& worker, const model::AttemptId& id) const;
   void on(const std::string& worker, const model::Heartbeat& message);
   void on(const std::string& worker, const model::Leave& message);
   void on(const std::string& worker, const model::Report& message);
@@ -58,7 +60,8 @@ class Decider {
   void assign(const fleet::Execution& execution, const std::string& worker);
   void control(model::TaskId task, model::AttemptAction action);
   void send(const std::string& worker, model::ToWorker message);
-  void watch_silence(model::WorkerId id);
+  // The worker registered, or its state has changed.
+  void note_presence(model::WorkerId id);
   // Sends everything again that the worker should have: messages may have been lost with the previous host.
   void resend(const fleet::Worker& worker);
   void give_back_all();
@@ -77,8 +80,11 @@ class Decider {
   std::deque<fleet::Command> follow_ups_;  // Commands that the host itself issues because of what was just decided.
   std::size_t awaited_;                    // Workers that must register before a submission is decided.
   std::vector<Input> held_;                // Submissions until then: one for each client that waits.
+  std::map<model::WorkerId, std::string> names_;  // Of the workers that the brain knows.
   std::unordered_map<std::string, Port> ports_;   // The bus on which each worker was last heard.
+  std::set<std::string> ignored_;                 // Names that workers on two buses have: for the log.
   std::map<std::string, model::Register> early_;  // Registrations that wait for others (registration_order).
+  model::Term first_term_{};                      // Of this log, if it began with this host; otherwise none.
   bool in_order_ = true;                          // No registration has to wait any more.
   // Workers of the previous host that have not sent a message to this one yet.
   std::set<std::string, std::less<>> unheard_;

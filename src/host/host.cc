@@ -69,6 +69,8 @@ struct Host::Body {
     fiber::Task<void> task{};
   };
   std::map<std::string, Lane> lanes;  // The releaser's.
+  // Lanes of workers that are gone, which still have messages: the releaser's.
+  std::map<std::string, fiber::Task<void>> ending;
   fiber::WaitGroup lanes_open;
   std::int64_t wall_offset_ns = 0;
   nanoseconds clock_compared{0};
@@ -97,6 +99,8 @@ struct Host::Body {
   void release();
   void release_effects(Batch& batch);
   void send(ToSend message);
+  void end_lane(const std::string& worker);
+  bool give_up(const std::string& worker, const ToSend& message, const Error& error);
   void run_lane(const std::string& worker, const fiber::Channel<ToSend>& messages);
   [[nodiscard]] Result<void> send_now(const std::string& worker, const ToSend& message);
   void pump(Port port);
@@ -220,6 +224,7 @@ void Host::Body::serve(Decider& decider, fiber::Nursery& scope) {
   for (auto& [name, lane] : lanes) lane.messages.close();
   (void)lanes_open.wait_for(kLanesEnd);
   for (auto& [name, lane] : lanes) lane.task.cancel();
+  for (auto& [name, task] : ending) task.cancel();
   for (fiber::Task<void>& each : pumping) each.cancel();
   for (fiber::Task<void>& each : pumping) each.wait();
   for (Pump& pump : pumps) acknowledge(pump);
@@ -319,6 +324,9 @@ void Host::Body::release_effects(Batch& batch) {
       if (observer != nullptr) observer->on_record(*record);
     } else if (auto* answered = std::get_if<Answered>(&effect)) {
       answered->answer.give(std::move(answered->result));
+    } else if (const auto* presence = std::get_if<Presence>(&effect)) {
+      for (Pump& pump : pumps) pump.bus->expect(presence->worker, presence->here);
+      if (!presence->here) end_lane(presence->worker);
     } else if (const auto* reported = std::get_if<Reported>(&effect)) {
       if (observer != nullptr) observer->on_report(reported->worker, reported->report);
     } else {
@@ -337,12 +345,48 @@ void Host::Body::send(ToSend message) {
   Lane& lane = place->second;
   if (added) {
     lanes_open.add();
-    lane.task = nursery->spawn([this, name = message.worker, messages = lane.messages] {
-      run_lane(name, messages);
-      lanes_open.done();
-    });
+    fiber::Task<void> before;  // The lane of an earlier stay of this worker: the order of messages is kept.
+    if (const auto found = ending.find(message.worker); found != ending.end()) {
+      before = std::move(found->second);
+      ending.erase(found);
+    }
+    lane.task =
+        nursery->spawn([this, name = message.worker, messages = lane.messages, before = std::move(before)]() mutable {
+          if (before.valid() && !before.wait(std::nothrow).ok()) before.cancel();
+          run_lane(name, messages);
+          lanes_open.done();
+        });
   }
   (void)lane.messages.send(std::move(message));
+}
+
+// The worker is gone. Its lane sends what it has, and ends; a later message makes a new one.
+void Host::Body::end_lane(const std::string& worker) {
+  std::erase_if(ending, [](const auto& each) { return each.second.is_completed(); });
+  const auto found = lanes.find(worker);
+  if (found == lanes.end()) return;
+  found->second.messages.close();
+  ending.insert_or_assign(worker, std::move(found->second.task));
+  lanes.erase(found);
+}
+
+// The bus will never carry this message. The tasks of an assignment fail for good: another worker would be sent the
+// same. Returns false when the host ends.
+bool Host::Body::give_up(const std::string& worker, const ToSend& message, const Error& error) {
+  ROTA_LOG(kError, "a message cannot be sent", {"worker", worker}, {"why", error.message});
+  const auto* assign = std::get_if<model::Assign>(&message.message);
+  if (assign == nullptr) return true;
+  std::vector<model::AttemptId> tasks;
+  for (const model::MergedTask& task : assign->merged) tasks.push_back(task.id);
+  if (tasks.empty()) tasks.push_back(assign->id);
+  for (const model::AttemptId& id : tasks) {
+    fleet::ReportEnded failed{id.task, id.attempt, {}};
+    failed.outcome.message = "the task cannot be sent to its worker: " + error.message;
+    failed.outcome.final = tasks.size() == 1;
+    failed.outcome.batch = tasks.size() > 1;  // Each alone may be small enough.
+    if (!inputs.send(Input{std::move(failed)})) return false;
+  }
+  return true;
 }
 
 void Host::Body::run_lane(const std::string& worker, const fiber::Channel<ToSend>& messages) {
@@ -355,6 +399,10 @@ void Host::Body::run_lane(const std::string& worker, const fiber::Channel<ToSend
         if (sent.code() == ErrorCode::kNotFound) {
           // The ledger knows this worker, but the bus has never seen it.
           if (!inputs.send(Input{fleet::WorkerLost{worker, sent.error().message}})) return;
+          break;
+        }
+        if (sent.code() == ErrorCode::kTooLarge || sent.code() == ErrorCode::kInvalidArgument) {
+          if (!give_up(worker, *message, sent.error())) return;
           break;
         }
         if (!fiber::sleep_for(kRetryAfter).ok()) return;

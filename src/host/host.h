@@ -26,7 +26,8 @@
 // sends it once more what it should be running, because the last messages may have been lost with the previous host;
 // the worker ignores what it has. The same happens if a registration arrives a second time, which its incarnation
 // shows. A worker that registers with another incarnation has lost its tasks. The term increases with each start, so
-// that messages of the previous host are recognised.
+// that messages of the previous host are recognised; it is at least the wall time in milliseconds, so that it increases
+// even if the log was lost.
 //
 // Time is the runtime's clock, which may be virtual: wall time is the time at the start plus what has passed since, and
 // never less than the latest time in the ledger. Unless the start was given, it follows the system's clock slowly.

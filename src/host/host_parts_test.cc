@@ -76,6 +76,51 @@ TEST(Host, TwoBuses) {
   });
 }
 
+// Contract: U-1. A worker on another bus that has the name of the host's own worker is ignored: it takes over neither
+// the name nor the tasks. When the host's own is gone, it may have the name.
+TEST(Host, OneNameOnTwoBuses) {
+  everywhere([] {
+    ledger::MemoryLedger ledger;
+    bus::LocalBus near;
+    bus::LocalBus far;
+    fiber::with_scope([&](fiber::Nursery& nursery) {
+      Puppet here(near, "w");
+      Puppet there(far, "w");
+      Host host(ledger, std::vector<bus::HostEnd*>{&near.host(), &far.host()}, options());
+      auto task = nursery.spawn([&] { return host.run(); });
+      const auto lives_as = [&](std::uint64_t incarnation) {
+        bool lives = false;
+        EXPECT_TRUE(host.inspect([&](const fleet::State& state) {
+                          const fleet::Worker* worker = state.find_worker("w");
+                          lives = worker != nullptr && worker->reachable && worker->lives_as(Incarnation(incarnation));
+                        })
+                        .ok());
+        return lives;
+      };
+      here.hello(1);
+      while (!lives_as(1)) (void)fiber::sleep_for(1ms);
+      ASSERT_TRUE(host.execute(fleet::SubmitWorkflow{"1", chain({"a"})}).ok());
+      const Assign assign = here.next_assign();
+      there.hello(2);
+      Puppet witness(far, "witness");  // Its message comes after the other one's.
+      witness.hello(3);
+      bool seen = false;
+      while (!seen) {
+        ASSERT_TRUE(
+            host.inspect([&](const fleet::State& state) { seen = state.find_worker("witness") != nullptr; }).ok());
+      }
+      EXPECT_TRUE(lives_as(1));
+      here.report_end(assign, AttemptEnd::kSucceeded);
+      EXPECT_TRUE(std::holds_alternative<model::AcknowledgeReport>(here.next()));
+      ASSERT_TRUE(host.execute(fleet::WorkerLost{"w", "it ended"}).ok());
+      there.hello(2);
+      while (!lives_as(2)) (void)fiber::sleep_for(1ms);
+      host.stop();
+      EXPECT_TRUE(task.get().ok());
+    });
+  });
+}
+
 // Contract: H-3.
 TEST(Density, Buckets) {
   Density density(60);
@@ -110,27 +155,31 @@ std::string content_of(const std::string& path) {
   return text.str();
 }
 
-// Contract: U-2. What programs on other machines write is kept in order, and bounded.
+// Contract: U-3. Pieces of a program's output are kept in their places, up to the bound: also if the host is restarted
+// and gets some of them again, in another order.
 TEST(OutputStore, KeepsAndBounds) {
   const std::string folder = "/tmp/rota-output-" + std::to_string(::getpid());
   std::filesystem::create_directories(folder);
   fiber::Runtime runtime({.worker_count = 1});
   const model::AttemptId id{TaskId(WorkflowId(1), 2), AttemptNumber(3)};
-  runtime.run([&] {
-    OutputStore store(folder, 10);
-    fiber::with_scope([&](fiber::Nursery& nursery) {
-      store.offer(id, {.bytes = "one\n"});
-      store.offer(id, {.bytes = "two\n", .dropped_bytes = 7});
-      store.offer(id, {.bytes = "three\n"});
-      store.offer(id, {.bytes = "four\n"});
-      nursery.launch([&] { store.run(); });
-      store.close();
+  const auto write = [&](std::uint64_t most, const std::vector<model::Output>& pieces) {
+    runtime.run([&] {
+      OutputStore store(folder, most);
+      fiber::with_scope([&](fiber::Nursery& nursery) {
+        for (const model::Output& piece : pieces) store.offer(id, piece);
+        nursery.launch([&] { store.run(); });
+        store.close();
+      });
     });
-  });
-  const std::string text = content_of(folder + "/" + OutputStore::file_name(id));
-  EXPECT_TRUE(text.starts_with("one\n\n[rota: 7 bytes of output were not kept]\ntwo\nth\n[rota: the output is longer"))
-      << text;
-  EXPECT_EQ(text.find("four"), std::string::npos);
+    return content_of(folder + "/" + OutputStore::file_name(id));
+  };
+  EXPECT_EQ(write(100, {{.bytes = "one\n"}, {.bytes = "two\n", .position = 4}}), "one\ntwo\n");
+  EXPECT_EQ(write(100, {{.bytes = "two\n", .position = 4}, {.bytes = "four\n", .position = 14}}).size(), 19U);
+  EXPECT_EQ(write(100, {{.bytes = "three\n", .position = 8}, {.bytes = "one\n"}}), "one\ntwo\nthree\nfour\n");
+  const std::string full = write(22, {{.bytes = "fivefive\n", .position = 19}, {.bytes = "six\n", .position = 28}});
+  EXPECT_TRUE(full.starts_with("one\ntwo\nthree\nfour\nfiv\n[rota: the output is longer")) << full;
+  EXPECT_EQ(full.find("six"), std::string::npos);
+  EXPECT_EQ(write(22, {{.bytes = "four\n", .position = 14}, {.bytes = "six\n", .position = 28}}), full);
   std::filesystem::remove_all(folder);
 }
 

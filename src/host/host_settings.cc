@@ -29,6 +29,12 @@ HostSettings::HostSettings(SettingsTable& table)
                                       .flag = "redis-prefix",
                                       .environment = {"ROTA_REDIS_PREFIX"}},
                                      "rota", 64)),
+      redis_ca_(table.add_string(
+          {.name = "host.redis_ca",
+           .meaning = "a PEM file with the CAs that may have signed the certificate of a Redis server at rediss://",
+           .flag = "redis-ca",
+           .environment = {"ROTA_REDIS_CA"}},
+          "")),
       local_workers_(table.add_int({.name = "host.local_workers",
                                     .meaning = "workers in the host's own process, which share this machine; 0: none",
                                     .flag = "local-workers"},
@@ -80,6 +86,7 @@ HostConfig HostSettings::config(const Settings& settings) const {
   config.state = settings.get(state_);
   config.redis = settings.get(redis_);
   config.redis_prefix = settings.get(redis_prefix_);
+  config.redis_ca = settings.get(redis_ca_);
   config.local_workers = settings.get(local_workers_);
   config.threads = settings.get(threads_);
   config.drain = settings.get(drain_);

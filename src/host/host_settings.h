@@ -16,6 +16,7 @@ struct HostConfig {
   std::string state{};         // The state folder.
   std::string redis{};         // The URL of the Redis server of the fleet; empty: no fleet, local workers only.
   std::string redis_prefix{};  // Of the keys in Redis.
+  std::string redis_ca{};      // The file with the CAs for rediss://.
   std::int64_t local_workers = 0;
   std::int64_t threads = 0;
   Duration drain{};  // How long tasks of local workers may run after the signal to stop.
@@ -39,6 +40,7 @@ class HostSettings {
   Setting<std::string> state_;
   Setting<std::string> redis_;
   Setting<std::string> redis_prefix_;
+  Setting<std::string> redis_ca_;
   Setting<std::int64_t> local_workers_;
   Setting<std::int64_t> threads_;
   Setting<Duration> drain_;

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +16,256 @@ namespace rota::host {
 namespace {
 
 using namespace testing_support;  // NOLINT(*-build-using-namespace)
+
+// A host's end that refuses what is too large for it, and notes which workers the host expects.
+class StrictBus : public bus::HostEnd {
+ public:
+  explicit StrictBus(bus::HostEnd& inner) : inner_(inner) {}
+  Result<bus::DeliveryFromWorker> receive(std::chrono::nanoseconds limit) override { return inner_.receive(limit); }
+  Result<void> acknowledge(std::uint64_t id) override { return inner_.acknowledge(id); }
+  Result<void> send(const std::string& worker, model::ToWorker message) override {
+    const auto* assign = std::get_if<Assign>(&message);
+    if (assign != nullptr && refuse(*assign)) return Error{ErrorCode::kTooLarge, "the bus carries at most 7 bytes"};
+    if (const ErrorCode code = fail_with.load(); code != ErrorCode::kOk) return code;
+    return inner_.send(worker, std::move(message));
+  }
+  Result<void> rewind() override { return inner_.rewind(); }
+  void expect(const std::string& worker, bool here) override {
+    const sync::MutexLock lock(mutex_);
+    expected_[worker] = here;
+  }
+  // Whether the host expects the worker; nothing if it has not said.
+  std::optional<bool> expects(const std::string& worker) {
+    const sync::MutexLock lock(mutex_);
+    const auto found = expected_.find(worker);
+    return found == expected_.end() ? std::nullopt : std::optional<bool>(found->second);
+  }
+  std::function<bool(const Assign&)> refuse = [](const Assign&) { return false; };
+  sync::Atomic<ErrorCode> fail_with{ErrorCode::kOk};
+
+ private:
+  bus::HostEnd& inner_;
+  sync::Mutex mutex_;
+  std::map<std::string, bool> expected_ ROTA_GUARDED_BY(mutex_);
+};
+
+// Contract: U-1. A task whose assignment no bus carries fails for good, with a sentence, and is not sent for ever. The
+// worker's other tasks run. A merged execution that is too large is taken apart.
+TEST(Host, AnAssignmentThatIsTooLarge) {
+  everywhere([] {
+    ledger::MemoryLedger ledger;
+    bus::LocalBus local;
+    StrictBus bus(local.host());
+    bus.refuse = [](const Assign& assign) { return assign.spec.inputs.size() > 7 || assign.merged.size() > 1; };
+    fiber::with_scope([&](fiber::Nursery& nursery) {
+      Watcher watcher(ledger);
+      Host host(ledger, bus, options(), &watcher);
+      auto task = nursery.spawn([&] { return host.run(); });
+      Puppet puppet(local, "w");
+      puppet.hello();
+      while (bus.expects("w") != true) (void)fiber::sleep_for(1ms);
+      model::WorkflowSpec spec = chain({"large"});
+      spec.templates[0].spec.inputs = R"({"a": "very long"})";
+      spec.templates[0].retry.max_attempts = 5;
+      accepted(host.execute(fleet::SubmitWorkflow{"1", spec}));
+      watcher.wait_ended();
+      EXPECT_EQ(watcher.outcomes.at(WorkflowId(1)), Outcome::kFailed);
+      ASSERT_TRUE(host.inspect([](const fleet::State& state) {
+                        const fleet::Task& failed = state.at(TaskId(WorkflowId(1), 0));
+                        ASSERT_NE(failed.extra, nullptr);
+                        EXPECT_NE(failed.extra->message.find("at most 7 bytes"), std::string::npos)
+                            << failed.extra->message;
+                        EXPECT_EQ(failed.attempt, AttemptNumber(1)) << "it was tried again, which cannot help";
+                      })
+                      .ok());
+      accepted(host.execute(fleet::SubmitWorkflow{"2", chain({"small"})}));
+      const Assign assign = puppet.next_assign();
+      EXPECT_EQ(assign.id.task, TaskId(WorkflowId(2), 0));
+      host.stop();
+      EXPECT_TRUE(task.get().ok());
+    });
+  });
+}
+
+// Contract: U-1. The bus is told which workers the host counts on: not those that left or became unreachable, also
+// after a restart; and again when they return.
+TEST(Host, TheBusHearsWhoIsGone) {
+  everywhere([] {
+    ledger::MemoryLedger ledger;
+    bus::LocalBus local;
+    fiber::with_scope([&](fiber::Nursery& nursery) {
+      StrictBus bus(local.host());
+      Host host(ledger, bus, options());
+      auto task = nursery.spawn([&] { return host.run(); });
+      const auto wait_until = [&](const char* worker, bool here) {
+        while (bus.expects(worker) != here) ASSERT_TRUE(fiber::sleep_for(1ms).ok());
+      };
+      Puppet leaver(local, "leaver");
+      Puppet mute(local, "mute");
+      Puppet other(local, "other");
+      for (Puppet* each : {&leaver, &mute, &other}) each->hello();
+      for (const char* name : {"leaver", "mute", "other"}) wait_until(name, true);
+      ASSERT_TRUE(leaver.end().send(model::Leave{Incarnation(1)}).ok());
+      wait_until("leaver", false);
+      ASSERT_TRUE(host.execute(fleet::WorkerLost{"mute", "not heard"}).ok());
+      wait_until("mute", false);
+      EXPECT_EQ(bus.expects("other"), true);
+      mute.hello(1);
+      wait_until("mute", true);
+      leaver.hello(2);
+      wait_until("leaver", true);
+      ASSERT_TRUE(leaver.end().send(model::Leave{Incarnation(2)}).ok());
+      wait_until("leaver", false);
+      host.stop();
+      EXPECT_TRUE(task.get().ok());
+    });
+    fiber::with_scope([&](fiber::Nursery& nursery) {
+      StrictBus bus(local.host());
+      Host host(ledger, bus, options());
+      auto task = nursery.spawn([&] { return host.run(); });
+      while (bus.expects("other") != true) ASSERT_TRUE(fiber::sleep_for(1ms).ok());
+      EXPECT_EQ(bus.expects("mute"), true);
+      EXPECT_EQ(bus.expects("leaver"), std::nullopt);
+      host.stop();
+      EXPECT_TRUE(task.get().ok());
+    });
+  });
+}
+
+// U-1, invariant (2) of the host: a worker leaves and registers again while the bus is away. What it is sent in its
+// second stay comes after what was still to be sent in the first.
+TEST(Host, MessagesKeepTheirOrderWhenAWorkerLeavesAndReturns) {
+  everywhere([] {
+    ledger::MemoryLedger ledger;
+    bus::LocalBus local;
+    StrictBus bus(local.host());
+    fiber::with_scope([&](fiber::Nursery& nursery) {
+      Watcher watcher(ledger);
+      Host host(ledger, bus, options(), &watcher);
+      auto task = nursery.spawn([&] { return host.run(); });
+      Puppet puppet(local, "w");
+      puppet.hello(1);
+      while (bus.expects("w") != true) (void)fiber::sleep_for(1ms);
+      model::WorkflowSpec spec = chain({"a"});
+      spec.templates[0].retry.max_attempts = 9;
+      accepted(host.execute(fleet::SubmitWorkflow{"1", spec}));
+      const Assign first = puppet.next_assign();
+      bus.fail_with.store(ErrorCode::kUnavailable);
+      for (std::uint64_t stay = 2; stay <= 4; ++stay) {
+        ASSERT_TRUE(host.execute(fleet::WorkerLost{"w", "not heard"}).ok());
+        while (bus.expects("w") != false) (void)fiber::sleep_for(1ms);
+        puppet.hello(stay);
+        while (bus.expects("w") != true) (void)fiber::sleep_for(1ms);
+      }
+      bus.fail_with.store(ErrorCode::kOk);
+      AttemptNumber last = first.id.attempt;
+      for (int i = 0; i < 3; ++i) {
+        const Assign next = puppet.next_assign();
+        EXPECT_GT(next.id.attempt, last);
+        last = next.id.attempt;
+      }
+      host.stop();
+      EXPECT_TRUE(task.get().ok());
+    });
+  });
+}
+
+// Contract: U-1. A host that has lost its log has a higher term than its predecessors: workers do not take its messages
+// for old ones.
+TEST(Host, TheTermIncreasesAlthoughTheLogIsLost) {
+  everywhere([] {
+    bus::LocalBus local;
+    Puppet puppet(local, "w");
+    model::Term last;
+    HostOptions later = options();
+    for (int life = 0; life < 4; ++life) {
+      ledger::MemoryLedger ledger;
+      for (int start = 0; start < 2; ++start) {
+        *later.wall_ns += 10'000'000;
+        fiber::with_scope([&](fiber::Nursery& nursery) {
+          Running running(nursery, ledger, local, later);
+          puppet.hello(1);
+          running.wait_registered("w");
+          if (start == 0) accepted(running.host.execute(fleet::SubmitWorkflow{"1", chain({"a"})}));
+          Assign assign = puppet.next_assign();
+          while (assign.term == last) assign = puppet.next_assign();  // Sent twice by the previous host.
+          EXPECT_GT(assign.term, last);
+          last = assign.term;
+          running.crash();
+        });
+      }
+    }
+  });
+}
+
+// Contract: U-1. A host with a new log ignores the reports of tasks of the former one, which have the same numbers, and
+// acknowledges the final ones. What a worker still runs of the former log is cancelled before anything is assigned.
+TEST(Host, ReportsOfAFormerLog) {
+  everywhere([] {
+    ledger::MemoryLedger ledger;
+    bus::LocalBus bus;
+    HostOptions with_policy = options();  // Its first record comes before any report.
+    with_policy.policy.emplace().aging_boost = 7;
+    fiber::with_scope([&](fiber::Nursery& nursery) {
+      Running running(nursery, ledger, bus, with_policy);
+      Puppet puppet(bus, "w");
+      puppet.hello(1);
+      running.wait_registered("w");
+      accepted(running.host.execute(fleet::SubmitWorkflow{"1", chain({"a"})}));
+      EXPECT_EQ(puppet.next_assign().id.attempt, AttemptNumber(1));
+      ASSERT_TRUE(running.host.execute(fleet::WorkerLost{"w", "not heard"}).ok());
+      // It claims to run the attempt that its registration will be given: one of another log.
+      const model::AttemptId same{TaskId(WorkflowId(1), 0), AttemptNumber(2)};
+      puppet.hello(1, {same});
+      const model::ToWorker cancel = puppet.next();
+      ASSERT_TRUE(std::holds_alternative<model::ControlAttempt>(cancel));
+      EXPECT_EQ(std::get<model::ControlAttempt>(cancel).id, same);
+      EXPECT_EQ(std::get<model::ControlAttempt>(cancel).action, model::AttemptAction::kCancel);
+      const Assign assign = puppet.next_assign();
+      EXPECT_EQ(assign.id, same);
+      // Of the former log: its host's term is older.
+      Assign former = assign;
+      former.term = model::Term(assign.term.value() - 1);
+      puppet.report(former, model::Output{.bytes = "old"});
+      puppet.report_end(former, AttemptEnd::kSucceeded, "\"old\"");
+      EXPECT_TRUE(std::holds_alternative<model::AcknowledgeReport>(puppet.next()));
+      puppet.report_end(assign, AttemptEnd::kSucceeded, "\"new\"");
+      EXPECT_TRUE(std::holds_alternative<model::AcknowledgeReport>(puppet.next()));
+      ASSERT_TRUE(running.host
+                      .inspect([](const fleet::State& state) {
+                        EXPECT_EQ(state.at(TaskId(WorkflowId(1), 0)).extra->result, "\"new\"");
+                      })
+                      .ok());
+      for (const Report& report : running.watcher.reports) EXPECT_EQ(report.term, assign.term);
+      running.stop();
+    });
+  });
+}
+
+// The host ends although a worker that is gone could not be sent its last messages.
+TEST(Host, ItEndsWhileMessagesToAGoneWorkerWait) {
+  everywhere([] {
+    ledger::MemoryLedger ledger;
+    bus::LocalBus local;
+    StrictBus bus(local.host());
+    fiber::with_scope([&](fiber::Nursery& nursery) {
+      Host host(ledger, bus, options());
+      auto task = nursery.spawn([&] { return host.run(); });
+      Puppet puppet(local, "w");
+      puppet.hello(1);
+      while (bus.expects("w") != true) (void)fiber::sleep_for(1ms);
+      bus.fail_with.store(ErrorCode::kUnavailable);
+      accepted(host.execute(fleet::SubmitWorkflow{"1", chain({"a"})}));
+      for (std::uint64_t stay = 2; stay <= 3; ++stay) {
+        ASSERT_TRUE(host.execute(fleet::WorkerLost{"w", "not heard"}).ok());
+        puppet.hello(stay);
+        while (bus.expects("w") != true) (void)fiber::sleep_for(1ms);
+      }
+      host.stop();
+      EXPECT_TRUE(task.get().ok());
+    });
+  });
+}
 
 // Workers that end with the host: their tasks are given back without spending an attempt, however often it happens.
 TEST(Host, WorkersThatEndWithIt) {
@@ -171,13 +424,13 @@ TEST(Host, AWorkerThatWasGivenUpComesBack) {
       const Assign first = puppet.next_assign();
       ASSERT_TRUE(running.host.execute(fleet::WorkerLost{"w", "not heard"}).ok());
       puppet.hello(1, {first.id});
-      const Assign second = puppet.next_assign();
-      EXPECT_EQ(second.id.attempt, AttemptNumber(2));
       const model::ToWorker next = puppet.next();
       const auto* stop = std::get_if<model::ControlAttempt>(&next);
       ASSERT_NE(stop, nullptr);
       EXPECT_EQ(stop->id.attempt, AttemptNumber(1));
       EXPECT_EQ(stop->action, model::AttemptAction::kCancel);
+      const Assign second = puppet.next_assign();
+      EXPECT_EQ(second.id.attempt, AttemptNumber(2));
       // What it holds and should hold is not stopped.
       puppet.hello(1, {second.id});
       EXPECT_EQ(puppet.next_assign().id.attempt, AttemptNumber(2));

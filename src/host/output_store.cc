@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "base/log.h"
@@ -22,15 +24,7 @@ std::string OutputStore::file_name(const model::AttemptId& id) {
 }
 
 void OutputStore::offer(const model::AttemptId& id, const model::Output& output) {
-  Piece piece{id, output.bytes, output.dropped_bytes};
-  if (const auto missed = missed_.find(id); missed != missed_.end()) piece.dropped_bytes += missed->second;
-  const std::uint64_t bytes = piece.dropped_bytes + piece.bytes.size();
-  if (pieces_.try_send(std::move(piece)).ok()) {
-    missed_.erase(id);
-    return;
-  }
-  if (missed_.size() >= kMostAttempts) missed_.erase(missed_.begin());
-  missed_[id] = bytes;
+  (void)pieces_.try_send({id, output.bytes, output.position});
 }
 
 void OutputStore::run() {
@@ -41,31 +35,38 @@ void OutputStore::run() {
 }
 
 void OutputStore::write(Piece piece) {
+  const std::string path = directory_ + "/" + file_name(piece.id);
   if (sizes_.size() >= kMostAttempts && !sizes_.contains(piece.id)) sizes_.erase(sizes_.begin());
-  std::uint64_t& size = sizes_[piece.id];
-  const auto note = [](std::uint64_t bytes) {
-    return "\n[rota: " + std::to_string(bytes) + " bytes of output were not kept]\n";
-  };
-  std::string text;
-  if (piece.dropped_bytes > 0) text += note(piece.dropped_bytes);
-  if (size < most_bytes_ && size + piece.bytes.size() > most_bytes_) {
-    piece.bytes.resize(most_bytes_ - size);
-    text += piece.bytes + "\n[rota: the output is longer than host.output_most; the rest was not kept]\n";
-    size = most_bytes_;
-  } else if (size < most_bytes_) {
-    size += piece.bytes.size();
-    text += piece.bytes;
-  } else {
-    return;
+  const auto [found, is_new] = sizes_.try_emplace(piece.id, 0);
+  std::uint64_t& size = found->second;
+  if (is_new) {  // An earlier host may have written a part.
+    std::error_code none;
+    const std::uintmax_t there = std::filesystem::file_size(path, none);
+    if (!none) size = std::min<std::uint64_t>(there, most_bytes_);
   }
-  (void)fiber::blocking([path = directory_ + "/" + file_name(piece.id), &text] { append(path, text); });
+  if (piece.position >= most_bytes_) return;
+  const bool cut = piece.bytes.size() > most_bytes_ - piece.position;
+  if (cut) piece.bytes.resize(most_bytes_ - piece.position);
+  std::string text;
+  std::uint64_t at = piece.position;
+  if (at > size) {
+    // What is missing may still come, into its place.
+    const std::uint64_t gap = at - size;
+    text = "\n[rota: " + std::to_string(gap) + " bytes of output were not kept]\n";
+    text.resize(gap, '\n');
+    at = size;
+  }
+  text += piece.bytes;
+  size = std::max(size, at + text.size());
+  if (cut) text += "\n[rota: the output is longer than host.output_most; the rest was not kept]\n";
+  (void)fiber::blocking([&path, at, &text] { write_at(path, at, text); });
 }
 
-void OutputStore::append(const std::string& path, const std::string& bytes) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+void OutputStore::write_at(const std::string& path, std::uint64_t position, const std::string& bytes) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
   bool written = fd >= 0;
   for (std::size_t at = 0; written && at < bytes.size();) {
-    const ssize_t count = ::write(fd, bytes.data() + at, bytes.size() - at);
+    const ssize_t count = ::pwrite(fd, bytes.data() + at, bytes.size() - at, static_cast<off_t>(position + at));
     if (count < 0 && errno == EINTR) continue;
     written = count > 0;
     if (written) at += static_cast<std::size_t>(count);

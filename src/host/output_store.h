@@ -1,8 +1,8 @@
 // OutputStore: keeps what programs on other machines write, one file per attempt, as local workers do by themselves.
 //
 // The releaser hands over pieces and never waits: a piece for which the queue has no room is dropped, and the file says
-// so. The number of bytes kept per attempt is bounded. Pieces are not numbered: after a crash of the host a piece may
-// be in the file twice.
+// so. The number of bytes kept per attempt is bounded. Each piece has its place in the file, so that one that comes
+// twice or late, after a restart of the host, changes nothing.
 //
 // Thread safety: offer() from one task at a time; run() once; close() from any task.
 #pragma once
@@ -38,16 +38,15 @@ class OutputStore {
   struct Piece {
     model::AttemptId id{};
     std::string bytes{};
-    std::uint64_t dropped_bytes = 0;
+    std::uint64_t position = 0;
   };
   void write(Piece piece);
-  static void append(const std::string& path, const std::string& bytes);
+  static void write_at(const std::string& path, std::uint64_t position, const std::string& bytes);
 
   const std::string directory_;
   const std::uint64_t most_bytes_;
   fiber::Channel<Piece> pieces_{kQueue};
-  std::map<model::AttemptId, std::uint64_t> missed_;  // offer()'s: bytes dropped since the last piece that fitted.
-  std::map<model::AttemptId, std::uint64_t> sizes_;   // run()'s: bytes written.
+  std::map<model::AttemptId, std::uint64_t> sizes_;  // run()'s: how far each file is written.
 };
 
 }  // namespace rota::host

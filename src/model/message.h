@@ -140,8 +140,10 @@ struct Output {
   static constexpr std::string_view kName = "Output";
   bool from_stderr = false;
   std::string bytes{};
-  std::uint64_t dropped_bytes = 0;  // Written before `bytes` and not sent.
-  ROTA_FIELDS(from_stderr, bytes, dropped_bytes)
+  std::uint64_t dropped_bytes =
+      0;                       // Written before `bytes` and not sent; `bytes` then begins with a line that says so.
+  std::uint64_t position = 0;  // Of `bytes` among all that this attempt sends: a piece may come twice, or late.
+  ROTA_FIELDS(from_stderr, bytes, dropped_bytes, position)
 };
 // The final report: sent again until it is acknowledged.
 struct Ended {

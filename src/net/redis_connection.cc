@@ -47,7 +47,8 @@ Error redis_error(const std::string& text, std::string_view address) {
     return {ErrorCode::kUnavailable, at + "it has too many clients; raise maxclients" + said};
   }
   if (word == "WRONGTYPE") {
-    return {ErrorCode::kFailedPrecondition, at + "a key is used by something else; choose another prefix" + said};
+    return {ErrorCode::kFailedPrecondition,
+            at + "a key is of another type, because something else uses it; choose another prefix" + said};
   }
   if (text.starts_with("ERR unknown command")) {
     return {ErrorCode::kUnsupported, at + "it lacks a command; version 7.0 or newer is needed" + said};
@@ -78,7 +79,8 @@ Result<std::unique_ptr<RedisConnection>> RedisConnection::open(Network& network,
   if (stream.ok() && url.tls) {
     if (options.tls == nullptr) {
       return Error{ErrorCode::kUnsupported,
-                   "cannot connect to Redis at " + address + ": TLS needs the certificate of the CA; give it"};
+                   "cannot connect to Redis at " + address +
+                       ": TLS needs the certificate of the CA that signed the server's (--redis-ca FILE)"};
     }
     stream = encrypt(std::move(*stream), *options.tls, url.endpoint.host, deadline);
   }

@@ -405,6 +405,7 @@ TEST(SimNetwork, ResetAll) {
       EXPECT_EQ(s.sim.reset_all("a"), 1U);
       EXPECT_EQ(waiting.get(), ErrorCode::kClosed);
     });
+    ASSERT_TRUE(fiber::sleep_for(1s).ok());  // What was in flight does not arrive any more.
     EXPECT_EQ(read_text(*s.server, 7), "arrived");
     EXPECT_EQ(read_code(*s.server), ErrorCode::kClosed);
     EXPECT_EQ(s.server->shutdown_write({}).code(), ErrorCode::kClosed);

@@ -182,7 +182,11 @@ void ProgramAttempt::on_checkpoint(const std::string& json) { report(model::Chec
 void ProgramAttempt::on_log(const std::string& text) { report(model::LogLine{text}); }
 void ProgramAttempt::on_cached(const std::string& item) { report(model::Cached{item}); }
 void ProgramAttempt::on_output(bool from_stderr, std::string bytes, std::uint64_t dropped_bytes) {
-  report(model::Output{from_stderr, std::move(bytes), dropped_bytes});
+  if (dropped_bytes > 0) {
+    bytes.insert(0, "\n[rota: " + std::to_string(dropped_bytes) + " bytes of output were not kept]\n");
+  }
+  const std::uint64_t position = std::exchange(sent_bytes_, sent_bytes_ + bytes.size());
+  report(model::Output{from_stderr, std::move(bytes), dropped_bytes, position});
 }
 
 }  // namespace rota::worker

@@ -102,7 +102,8 @@ class ProgramAttempt final : public Attempt, private ProgramEvents {
 
   Executor& executor_;
   const bool can_stand_by_;
-  bool stand_by_ = false;  // Set before run().
+  bool stand_by_ = false;         // Set before run().
+  std::uint64_t sent_bytes_ = 0;  // Of its output; run()'s.
   fiber::Mutex mutex_;
   // Under mutex_: the program, and the requests that came before there was one.
   std::unique_ptr<ProgramHandle> program_;

@@ -152,17 +152,23 @@ void Engine::note_state() {
 
 void Engine::receive_all(bus::WorkerEnd& bus) {
   for (;;) {
-    Result<bus::DeliveryToWorker> delivery = bus.receive(kLong);
+    Result<bus::DeliveryToWorker> delivery = bus.receive(deaf_.load() ? kRetryAfter : kLong);
+    if ((delivery.ok() || delivery.code() == ErrorCode::kTimeout) && deaf_.load()) {
+      deaf_.store(false);
+      wake_.set();  // The registration.
+    }
     if (!delivery.ok()) {
       if (delivery.code() == ErrorCode::kCancelled) return;
       if (delivery.code() == ErrorCode::kTimeout) continue;
       if (delivery.code() == ErrorCode::kClosed) {
-        // Closed for good: running tasks end, and no acknowledgement will come.
-        stop();
+        // Closed for good, for example because another process has this worker's name: nobody would hear of the end of
+        // a task, and its host has given it to another worker.
+        stop_tasks();
         acknowledged_.set();
         return;
       }
       registration_needed_.store(true);
+      deaf_.store(true);
       if (!fiber::sleep_for(kRetryAfter).ok()) return;
       continue;
     }
@@ -221,10 +227,7 @@ void Engine::take(const std::shared_ptr<Attempt>& attempt) {
   }
   if (verdict == Verdict::kKnown) return;
   if (again) return report(std::move(*again));
-  if (older != nullptr) {
-    // The host has given up the older attempt.
-    return on(ControlAttempt{.id = older->id(), .term = attempt->term(), .action = AttemptAction::kCancel});
-  }
+  if (older != nullptr) return stop_older(older);  // The host has given up the older attempt.
   AttemptOutcome refused;
   if (stopping) {
     refused = ended_before_start(AttemptEnd::kPreempted, "the worker is leaving");
@@ -244,6 +247,17 @@ void Engine::take(const std::shared_ptr<Attempt>& attempt) {
   end_queued(attempt, std::move(refused));
 }
 
+// By itself and not by its id, which a newer attempt of another log may share.
+void Engine::stop_older(const std::shared_ptr<Attempt>& older) {
+  bool queued = false;
+  {
+    const sync::MutexLock lock(mutex_);
+    queued = table_.is_in(Phase::kQueued, older->id());
+  }
+  older->control(AttemptAction::kCancel);
+  if (queued && end_queued(older, older->stopped_before_start())) start_ready();
+}
+
 void Engine::on(const ControlAttempt& control) {
   std::shared_ptr<Attempt> attempt;
   bool queued = false;
@@ -253,6 +267,7 @@ void Engine::on(const ControlAttempt& control) {
     attempt = table_.find_attempt(control.id);
     if (attempt == nullptr) return;
     queued = table_.is_in(Phase::kQueued, control.id);
+    if (control.action == AttemptAction::kCancel) table_.note_cancelled(control.id, control.term);
   }
   attempt->control(control.action);
   const bool stops = control.action == AttemptAction::kCancel || control.action == AttemptAction::kPreempt;
@@ -455,6 +470,8 @@ void Engine::heartbeat(bus::WorkerEnd& bus) {
     wake_.reset();
     if (over_.load()) return;
     if (surroundings_.measure_wall_offset_ns) wall_offset_ns_.store(surroundings_.measure_wall_offset_ns());
+    // A worker that cannot read what it is sent must not seem alive: it would be given tasks.
+    if (deaf_.load()) continue;
     if (registration_needed_.load() && !send_registration(bus)) continue;
     std::vector<Report> again;
     {

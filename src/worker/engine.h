@@ -87,6 +87,7 @@ class Engine final : private AttemptHost {
   // Why this worker cannot run it; empty: it can.
   [[nodiscard]] std::string refusal_of(const model::Assign& assign) const;
   void take(const std::shared_ptr<Attempt>& attempt);
+  void stop_older(const std::shared_ptr<Attempt>& older);
   // Ends a task that is queued, unless it has started or ended meanwhile. True: it was ended here.
   bool end_queued(const std::shared_ptr<Attempt>& attempt, model::AttemptOutcome outcome);
   void start_ready();
@@ -117,6 +118,7 @@ class Engine final : private AttemptHost {
   fiber::Event acknowledged_;  // Drained, and every final report is acknowledged or never will be.
   fiber::Event wake_;          // Wakes the heartbeat early: to register again, or to end.
   sync::Atomic<bool> registration_needed_{true};
+  sync::Atomic<bool> deaf_{false};  // The last receive() failed.
   sync::Atomic<bool> over_{false};
 
   sync::Mutex mutex_;

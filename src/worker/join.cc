@@ -17,9 +17,7 @@ constexpr std::chrono::seconds kFlush{5};  // For the last messages to reach Red
 }
 
 Result<void> Worker::join(const JoinOptions& join) {
-  bus::RedisBusOptions options;
-  ROTA_TRY_ASSIGN(options.url, net::RedisUrl::parse(join.redis));
-  options.prefix = join.prefix;
+  ROTA_TRY_ASSIGN(bus::RedisBusOptions options, bus::RedisBusOptions::of(join.redis, join.prefix, join.redis_ca));
   Result<void> outcome;
   try {
     fiber::with_scope([&](fiber::Nursery& nursery) {

@@ -15,7 +15,13 @@ void OutputStream::feed(bool from_stderr, std::string_view bytes, nanoseconds no
     room_ = std::min(kBytesPerSecond, room_ + more);
     room_at_ = now;
   }
-  if (dropping_ && room_ >= kResumeBytes) dropping_ = false;
+  if (dropping_ && room_ >= kResumeBytes) {
+    dropping_ = false;
+    for (const bool which : {false, true}) {
+      room_ -= std::min<std::uint64_t>(room_, lanes_[which ? 1 : 0].tail.size());
+      send_tail(which);
+    }
+  }
   Lane& lane = lanes_[from_stderr ? 1 : 0];
   const std::size_t take = dropping_ ? 0 : static_cast<std::size_t>(std::min<std::uint64_t>(room_, bytes.size()));
   if (take > 0) {
@@ -26,8 +32,11 @@ void OutputStream::feed(bool from_stderr, std::string_view bytes, nanoseconds no
   if (lane.buffered.size() >= kChunkBytes) send(from_stderr);
   if (take == bytes.size()) return;
   dropping_ = true;
-  if (!lane.buffered.empty()) send(from_stderr);  // The dropped bytes come after these.
-  lane.dropped += bytes.size() - take;
+  if (!lane.buffered.empty()) send(from_stderr);  // The bytes that are held back come after these.
+  lane.tail.append(bytes.substr(take));
+  if (lane.tail.size() <= 2 * kTailBytes) return;
+  lane.dropped += lane.tail.size() - kTailBytes;
+  lane.tail.erase(0, lane.tail.size() - kTailBytes);
 }
 
 nanoseconds OutputStream::due() const { return std::min(lanes_[0].due, lanes_[1].due); }
@@ -40,9 +49,16 @@ void OutputStream::send_due(nanoseconds now) {
 
 void OutputStream::finish() {
   for (const bool from_stderr : {false, true}) {
-    const Lane& lane = lanes_[from_stderr ? 1 : 0];
-    if (!lane.buffered.empty() || lane.dropped > 0) send(from_stderr);
+    if (!lanes_[from_stderr ? 1 : 0].buffered.empty()) send(from_stderr);
+    send_tail(from_stderr);
   }
+}
+
+void OutputStream::send_tail(bool from_stderr) {
+  Lane& lane = lanes_[from_stderr ? 1 : 0];
+  if (lane.tail.empty()) return;
+  lane.buffered = std::exchange(lane.tail, {});
+  send(from_stderr);
 }
 
 void OutputStream::send(bool from_stderr) {

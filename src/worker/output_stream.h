@@ -1,8 +1,9 @@
 // Streams the output of a program to its viewers (U-2): in chunks, and at a bounded rate.
 //
 // A chunk of a stream is sent when kChunkBytes have come together, or kAfter its first byte. Output above
-// kBytesPerSecond is dropped and counted until kResumeBytes may be sent again, so that a program that prints without
-// end produces a few chunks per second. The count is sent with the next chunk of the same stream, or alone at the end.
+// kBytesPerSecond is held back until kResumeBytes may be sent again, or until the end; only the last kTailBytes of it
+// are kept, and what is dropped before them is counted. So a program that prints without end produces a bounded number
+// of chunks per second, and its last lines, which may say why it failed, are always sent.
 //
 // Thread safety: none; one task owns it.
 #pragma once
@@ -20,8 +21,9 @@ class OutputStream {
  public:
   static constexpr std::size_t kChunkBytes = 16 * 1024;
   static constexpr std::chrono::milliseconds kAfter{100};
-  static constexpr std::uint64_t kBytesPerSecond = 256 * 1024;  // Also the largest burst.
+  static constexpr std::uint64_t kBytesPerSecond = 1024 * 1024;  // Also the largest burst.
   static constexpr std::uint64_t kResumeBytes = kBytesPerSecond / 4;
+  static constexpr std::size_t kTailBytes = 64 * 1024;  // Per stream; up to twice that is kept.
 
   // `dropped`: how many bytes were dropped before these.
   using Send = std::function<void(bool from_stderr, std::string bytes, std::uint64_t dropped)>;
@@ -36,11 +38,14 @@ class OutputStream {
 
  private:
   struct Lane {
-    std::string buffered;
-    std::uint64_t dropped = 0;  // Before `buffered`.
+    std::string buffered{};
+    std::string tail{};         // Held back; it comes after `buffered`.
+    std::uint64_t dropped = 0;  // Before `buffered`, or before `tail` if there is one.
     std::chrono::nanoseconds due = std::chrono::nanoseconds::max();
   };
   void send(bool from_stderr);
+  // Sends what was held back.
+  void send_tail(bool from_stderr);
 
   Send send_;
   std::array<Lane, 2> lanes_;             // stdout, stderr.

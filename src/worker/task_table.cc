@@ -84,14 +84,21 @@ TaskTable::Verdict TaskTable::offer(const std::shared_ptr<Attempt>& attempt) {
   const AttemptId id = attempt->id();
   const auto [found, is_new] = entries_.try_emplace(id.task);
   TaskEntry& entry = found->second;
+  // A leader whose log has the end of an attempt assigns neither that attempt again nor an older one; nor does one that
+  // cancels an attempt that it has not assigned or taken over. This leader has another log: the former one is lost, or
+  // an older copy of it was restored. What is remembered means nothing to it.
+  const bool acknowledged =
+      entry.phase == Phase::kEnded && !entry.acknowledged_in.is_none() && attempt->term() > entry.acknowledged_in;
+  const bool cancelled = !entry.cancelled_in.is_none() && attempt->term() >= entry.cancelled_in;
+  const bool other_log = !is_new && (acknowledged || cancelled);
   if (is_new) {
     ++counts_[static_cast<std::size_t>(Phase::kEnded)];
-  } else if (entry.attempt_number == id.attempt) {
+  } else if (entry.attempt_number == id.attempt && !other_log) {
     if (entry.attempt != nullptr) entry.attempt->set_term(attempt->term());  // A new leader took it over.
     if (entry.phase != Phase::kReporting) return Verdict::kKnown;
     entry.final->report.term = attempt->term();
     return Verdict::kReportAgain;
-  } else if (entry.attempt_number > id.attempt) {
+  } else if (entry.attempt_number > id.attempt && !other_log) {
     return Verdict::kKnown;
   } else if (is_live(entry)) {
     if (entry.newer != nullptr && entry.newer->id().attempt >= id.attempt) {
@@ -101,6 +108,7 @@ TaskTable::Verdict TaskTable::offer(const std::shared_ptr<Attempt>& attempt) {
     entry.newer = attempt;
     return Verdict::kAfterOlder;
   }
+  entry.acknowledged_in = entry.cancelled_in = {};
   // The host has assigned a newer attempt, so it does not need the report of the older one.
   entry.final.reset();
   entry.attempt_number = id.attempt;
@@ -197,9 +205,17 @@ std::shared_ptr<Attempt> TaskTable::take_newer(TaskId task) {
   return newer;
 }
 
+void TaskTable::note_cancelled(const AttemptId& id, model::Term term) {
+  const auto found = entries_.find(id.task);
+  if (found == entries_.end() || found->second.attempt_number != id.attempt || found->second.newer != nullptr) return;
+  const Attempt* attempt = found->second.attempt.get();
+  if (attempt != nullptr && attempt->term() < term) found->second.cancelled_in = term;
+}
+
 void TaskTable::acknowledge(const AttemptId& id) {
   if (!is_in(Phase::kReporting, id)) return;
   TaskEntry& entry = entries_.at(id.task);
+  entry.acknowledged_in = std::max(term_, entry.final->report.term);
   entry.final.reset();
   set_ended(id.task, &entry);
 }

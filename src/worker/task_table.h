@@ -59,6 +59,8 @@ struct FinalReport {
 struct TaskEntry {
   model::AttemptNumber attempt_number{};
   Phase phase = Phase::kEnded;
+  model::Term acknowledged_in{};         // kEnded: the newest term when the report was acknowledged; none: it was not.
+  model::Term cancelled_in{};            // Cancelled by a leader newer than the one that it had then; none: not.
   bool told_started = false;             // The host was told that this attempt, which stood by, has started.
   std::uint64_t ticket = 0;              // Changes with the phase: an item of a queue with another ticket is outdated.
   std::shared_ptr<Attempt> attempt{};    // While it waits or runs.
@@ -113,6 +115,8 @@ class TaskTable {
   bool end(const model::Report& report, std::chrono::nanoseconds now);
   // Removes and returns the newer attempt of this task, if there is one. The older attempt then ends without a report.
   std::shared_ptr<Attempt> take_newer(model::TaskId task);
+  // A leader of this term has cancelled the attempt.
+  void note_cancelled(const model::AttemptId& id, model::Term term);
   // The final report of this attempt is durable at the host.
   void acknowledge(const model::AttemptId& id);
 

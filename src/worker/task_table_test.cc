@@ -133,6 +133,61 @@ TEST(TaskTable, NewLeader) {
   EXPECT_EQ(bench.table.find(TaskId(1))->final->report.term, Term(8));
 }
 
+// Contract: U-1. A leader with another log, because the former one was lost, numbers its tasks and attempts from the
+// beginning: they are new, although attempts with these numbers have ended here. A message of the same leader that
+// comes twice is not.
+TEST(TaskTable, AnotherLog) {
+  Bench bench;
+  for (const std::uint32_t attempt : {1U, 2U}) {
+    EXPECT_EQ(bench.offer(id(1, attempt)), Verdict::kQueued);
+    EXPECT_TRUE(bench.end(id(1, attempt)));
+    bench.table.acknowledge(id(1, attempt));
+  }
+  for (const std::uint32_t attempt : {1U, 2U}) EXPECT_EQ(bench.offer(id(1, attempt)), Verdict::kKnown);
+  EXPECT_TRUE(bench.table.hear(Term(2)));
+  EXPECT_EQ(bench.table.offer(bench.attempt(id(1, 1), {}, false, Term(2))), Verdict::kQueued);
+  EXPECT_EQ(bench.table.offer(bench.attempt(id(1, 1), {}, false, Term(2))), Verdict::kKnown);
+  EXPECT_TRUE(bench.end(id(1, 1)));
+  bench.table.acknowledge(id(1, 1));
+  EXPECT_EQ(bench.table.offer(bench.attempt(id(1, 1), {}, false, Term(2))), Verdict::kKnown);
+  EXPECT_EQ(bench.table.offer(bench.attempt(id(1, 2), {}, false, Term(2))), Verdict::kQueued);
+  bench.table.check_invariants();
+}
+
+// Contract: U-1. The same while the attempt of the former log still runs, has ended, or is acknowledged: the new leader
+// cancels it, because it does not know it, and may then assign a task of the same number. A leader that cancels its own
+// attempt, or one that it took over, means that attempt.
+TEST(TaskTable, AnotherLogCancelsFirst) {
+  enum class Until { kRunning, kReporting, kAcknowledged };
+  for (const Until until : {Until::kRunning, Until::kReporting, Until::kAcknowledged}) {
+    Bench bench;
+    EXPECT_EQ(bench.offer(id(1)), Verdict::kQueued);
+    EXPECT_EQ(bench.start_next(), 1U);
+    bench.table.note_cancelled(id(1), Term(1));
+    EXPECT_EQ(bench.offer(id(1)), Verdict::kKnown);
+    EXPECT_TRUE(bench.table.hear(Term(2)));
+    EXPECT_EQ(bench.table.offer(bench.attempt(id(1), {}, false, Term(2))), Verdict::kKnown) << "it was taken over";
+    bench.table.note_cancelled(id(1), Term(2));
+    EXPECT_EQ(bench.table.offer(bench.attempt(id(1), {}, false, Term(2))), Verdict::kKnown);
+    EXPECT_TRUE(bench.table.hear(Term(3)));
+    bench.table.note_cancelled(id(1), Term(3));
+    if (until != Until::kRunning) {
+      EXPECT_TRUE(bench.end(id(1)));
+    }
+    if (until == Until::kAcknowledged) bench.table.acknowledge(id(1));
+    std::shared_ptr<Attempt> other = bench.attempt(id(1), {}, false, Term(3));
+    if (until == Until::kRunning) {
+      EXPECT_EQ(bench.table.offer(other), Verdict::kAfterOlder);
+      EXPECT_EQ(bench.table.offer(bench.attempt(id(1), {}, false, Term(3))), Verdict::kKnown);
+      EXPECT_EQ(bench.table.take_newer(TaskId(1)), other);
+      EXPECT_FALSE(bench.end(id(1))) << "the end of the older one is reported as that of the other";
+    }
+    EXPECT_EQ(bench.table.offer(other), Verdict::kQueued);
+    EXPECT_EQ(bench.table.offer(bench.attempt(id(1), {}, false, Term(3))), Verdict::kKnown);
+    bench.table.check_invariants();
+  }
+}
+
 // Contract: U-1. A newer attempt of a task that waits or runs is kept until the older one has ended; the newest wins.
 TEST(TaskTable, NewerAttempt) {
   for (const bool running : {false, true}) {

@@ -23,6 +23,7 @@ from fleet_support import FleetCase, LIMIT_S, TTL_MS
 SECONDS = float(os.environ.get("ROTA_CHAOS_SECONDS") or 30)
 SEED = int(os.environ.get("ROTA_CHAOS_SEED") or time.time_ns())
 PAUSE_S = 1.3  # Between two faults: 200 in five minutes.
+SUBMIT_S = 2.5  # Between two workflows: faults hit a fleet at work.
 WORKERS = ("w1", "w2", "w3", "w4")
 ITEMS = 12
 
@@ -58,6 +59,7 @@ class Chaos(FleetCase):
         super().setUp()
         self.dice = random.Random(SEED)
         self.faults = collections.Counter()
+        self.submitted = 0
         self.stopped = {}  # Process name: when it continues.
         self.write("w.yaml", WORKFLOW)
 
@@ -85,9 +87,11 @@ class Chaos(FleetCase):
         name = self.dice.choice(["host", "redis", *WORKERS, *WORKERS])
         kind = self.dice.choice(["kill", "kill", "stop", "fill"])
         if kind == "fill":
-            self.fill_disk()
-        elif name in self.stopped:
+            name = "host"
+        if name in self.stopped or self.running[name].poll() is not None:
             return
+        if kind == "fill":
+            self.fill_disk()
         elif kind == "kill":
             self.kill(name)
             self.start_one(name)
@@ -95,32 +99,33 @@ class Chaos(FleetCase):
             # Half of the pauses are longer than the TTL.
             self.running[name].send_signal(signal.SIGSTOP)
             self.stopped[name] = time.monotonic() + self.dice.uniform(0.1, 2 * TTL_MS / 1000)
-        self.faults[kind if kind == "fill" else f"{kind} {name}"] += 1
+        self.faults[f"{kind} {name}"] += 1
 
     def fill_disk(self):
-        """The host cannot write any more: no file may be written beyond its first page. The host ends with an error at its
-        next decision; or there is none, and it is killed. Then it starts again without the limit."""
-        if "host" in self.stopped:
-            return
+        """The host cannot write any more: no file may be written beyond its first page. It must end with an error at its
+        next decision, for which a submission provides, and accept nothing. Then it starts again without the limit."""
         host = self.running["host"]
-        try:
-            resource.prlimit(host.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
-        except ProcessLookupError:
-            return
-        until = time.monotonic() + 2
-        while time.monotonic() < until and host.poll() is None:
-            time.sleep(0.02)
-        self.faults["refused" if host.poll() is not None else "not full"] += 1
-        self.kill("host")
+        resource.prlimit(host.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+        until = time.monotonic() + LIMIT_S
+        while host.poll() is None:
+            self.assertLess(time.monotonic(), until, f"seed {SEED}: the host continues without its disk")
+            before = self.submitted
+            self.try_submit()
+            # One may have been accepted by the host before the limit, with its answer lost then; none is decided now.
+            self.assertEqual(self.repeated or self.submitted == before, True, f"seed {SEED}: accepted without a disk")
+        self.assertGreater(host.returncode, 0, f"seed {SEED}")  # With an error; its log, too, is a file that is full.
         self.start_one("host")
 
-    def try_submit(self, number):
+    def try_submit(self):
         """With a key, so that a submission whose answer was lost is not made twice."""
+        self.repeated = False
         try:
-            done = self.rota("submit", "w.yaml", "--state", self.state, "--key", f"run-{number}", "--json", timeout=5)
+            done = self.rota("submit", "w.yaml", "--state", self.state, "--key", f"run-{self.submitted}", "--json", timeout=5)
         except subprocess.TimeoutExpired:
-            return False
-        return done.returncode == 0
+            return
+        if done.returncode == 0:
+            self.submitted += 1
+            self.repeated = json.loads(done.stdout).get("repeated", False)
 
     def ended(self):
         done = self.rota("status", self.state, "--json", "--all")
@@ -134,8 +139,8 @@ class Chaos(FleetCase):
         for name in ("redis", "host", *WORKERS):
             self.start_one(name)
         self.wait_for_workers(4)
-        submitted = 0
         deadline = time.monotonic() + SECONDS
+        next_submit = 0
         next_fault = time.monotonic() + PAUSE_S
         while time.monotonic() < deadline:
             self.restart_ended()
@@ -143,8 +148,9 @@ class Chaos(FleetCase):
             if time.monotonic() >= next_fault:
                 self.fault()
                 next_fault = time.monotonic() + self.dice.uniform(0.5, 1.5) * PAUSE_S
-            elif "host" not in self.stopped and submitted < 1 + SECONDS / 3:
-                submitted += self.try_submit(submitted)
+            elif "host" not in self.stopped and time.monotonic() >= next_submit:
+                self.try_submit()
+                next_submit = time.monotonic() + SUBMIT_S
             time.sleep(0.1)
         # The faults are over: everything that was accepted ends.
         self.continue_stopped(everybody=True)
@@ -152,23 +158,24 @@ class Chaos(FleetCase):
         while True:
             self.restart_ended()
             workflows = self.ended()
-            if workflows is not None and all(w["outcome"] != "running" for w in workflows) and len(workflows) >= submitted:
+            if (workflows is not None and all(w["outcome"] != "running" for w in workflows)
+                    and len(workflows) >= self.submitted):
                 break
             self.assertLess(time.monotonic(), until, f"seed {SEED}: not all workflows ended: "
                             f"{[(w['workflow'], w['outcome'], w['counts']) for w in workflows or []]}\n"
                             f"{self.log('host')[-3000:]}")
             time.sleep(0.2)
-        self.check(workflows, submitted)
+        self.check(workflows)
 
-    def check(self, workflows, submitted):
-        words = f"seed {SEED}, {sum(self.faults.values())} faults {dict(self.faults)}, {submitted} workflows"
+    def check(self, workflows):
+        words = f"seed {SEED}, {sum(self.faults.values())} faults {dict(self.faults)}, {self.submitted} workflows"
         for name in (*WORKERS, "host"):
             self.assertEqual(self.stop(name), 0, f"{name}, {words}: {self.log(name)[-2000:]}")
         self.kill("redis")
         self.running.clear()
         self.assert_nothing_runs()
         self.assert_replays()
-        self.assertGreater(submitted, 0, words)
+        self.assertGreater(self.submitted, 0, words)
         self.assertEqual({w["outcome"] for w in workflows}, {"succeeded"}, words)
         results = self.results()
         self.assertEqual(len(results), len(workflows) * (2 * ITEMS + 1), words)

@@ -54,9 +54,11 @@ class FleetCase(RunCase):
         return self.spawn(name, [ROTA, "host", "--state", self.state, *where, "--local-workers", str(local),
                                  "--policy-heartbeat-ttl-ms", str(TTL_MS), *options])
 
+    def worker_command(self, name):
+        return [ROTA, "worker", "--redis", self.url, "--name", name, "--heartbeat", HEARTBEAT, "--gpu", "none"]
+
     def start_worker(self, name, *options):
-        return self.spawn(name, [ROTA, "worker", "--redis", self.url, "--name", name, "--heartbeat", HEARTBEAT, "--gpu",
-                                 "none", *options])
+        return self.spawn(name, [*self.worker_command(name), *options])
 
     def kill(self, name, number=signal.SIGKILL):
         self.running[name].send_signal(number)

@@ -101,8 +101,14 @@ class Fleet(FleetCase):
         self.assertEqual([self.executions(str(i)) for i in range(2)], [1, 1])
 
     def test_a_host_that_has_lost_its_state(self):
-        """Contract: U-1. A worker that the host does not know is told to register."""
+        """Contract: U-1. A worker that the host does not know is told to register. It runs the new host's tasks, although it
+        has run tasks with the same numbers before, for hosts that were started more often."""
         self.begin(("one", "--cpu", "2"))
+        self.write("old.yaml", stages("{name: old, run: 'echo 1'}", "{name: next, run: 'echo 2'}"))
+        for _ in range(2):
+            self.assertEqual(self.submit("old.yaml", "--wait")[0], 0)
+            self.assertEqual(self.stop("host"), 0)
+            self.start_host()
         self.assertEqual(self.stop("host"), 0)
         self.state = self.path("another")
         self.start_host()

@@ -1,4 +1,4 @@
-"""Dask's part of the rows about the host (P-13). `dask` is distributed with a local cluster: a scheduler in this process
+"""Dask's part of the rows about the host (P-13, P-14). `dask` is distributed with a local cluster: a scheduler in this process
 and one worker process of one thread for each of `threads`. With --threads first, `dask_threads`: Dask's pool of threads
 in this process, without distributed."""
 
@@ -75,9 +75,14 @@ def cluster_works():
         return with_client(threads, lambda client: driver.us_to_start(
             count, lambda: client.submit(began, pure=False).result()))
 
-    layers = of_graph(layers_graph)
-    return {"host_flat": flat, "host_chain": of_graph(chain_graph),
-            "host_layers": lambda threads, count: layers(threads, whole_layers(count)), "host_start": start}
+    def round_trip(threads, count):
+        return with_client(threads, lambda client: driver.us_to_end(
+            count, lambda: client.submit(noop, pure=False).result()))
+
+    layers, chain = of_graph(layers_graph), of_graph(chain_graph)
+    return {"host_flat": flat, "host_chain": chain,
+            "host_layers": lambda threads, count: layers(threads, whole_layers(count)), "host_start": start,
+            "redis_flat": flat, "redis_chain": chain, "redis_round_trip": round_trip}
 
 
 def pool_works():

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -22,6 +23,7 @@
 #include "host/control_server.h"
 #include "host/follower.h"
 #include "host/host.h"
+#include "host/http_door.h"
 #include "ledger/disk_ledger.h"
 #include "net/redis_url.h"
 #include "net/stream.h"
@@ -63,6 +65,18 @@ std::vector<model::WorkerSpec> local_specs(std::int64_t count) {
   return specs;
 }
 
+host::HttpDoorOptions http_options(const host::HostConfig& config) {
+  host::HttpDoorOptions options;
+  options.address = config.http;
+  options.certificate = config.http_certificate;
+  options.key = config.http_key;
+  options.hosts = config.http_hosts;
+  options.state = config.state;
+  const char* user = std::getenv("USER");  // NOLINT(concurrency-mt-unsafe): nothing here changes the environment.
+  if (user != nullptr && *user != '\0') options.user = user;
+  return options;
+}
+
 class Session {
  public:
   Session(const HostSetup& setup, ledger::Ledger& ledger, DaemonSignals& signals,
@@ -91,6 +105,7 @@ class Session {
   Result<void> open_buses(fiber::Nursery& nursery);
   Result<void> serve(fiber::Nursery& nursery);
   Result<void> wait_until_told(fiber::Nursery& nursery);
+  Result<void> open_door();
   void start_workers(fiber::Nursery& nursery);
   void drain_workers();
   void reload();
@@ -107,6 +122,7 @@ class Session {
   std::unique_ptr<bus::RedisHostEnd> redis_bus_;
   std::unique_ptr<host::Host> host_;
   std::unique_ptr<host::ControlServer> control_;
+  std::unique_ptr<host::HttpDoor> door_;  // Null without --http.
   std::vector<LocalWorker> workers_;
   fiber::Channel<Event> events_{16};
 };
@@ -156,14 +172,18 @@ Result<void> Session::serve(fiber::Nursery& nursery) {
   if (host_->follower().read([&](const fleet::State& state) { watch_->begin(state); }, 0, std::chrono::hours(1)).ok()) {
     start_workers(nursery);
   }
+  ROTA_TRY(open_door());
   ROTA_TRY_ASSIGN(const std::unique_ptr<net::Listener> listener, listen_for_control(setup_.config.state));
   control_ = std::make_unique<host::ControlServer>(*host_, *listener);
   fiber::Task<void> controlling = nursery.spawn([this] { control_->run(); });
+  std::optional<fiber::Task<void>> serving_http;
+  if (door_ != nullptr) serving_http = nursery.spawn([this] { door_->run(); });
 
   Result<void> outcome = wait_until_told(nursery);
 
   notify_service_manager("STOPPING=1\nSTATUS=stopping");
   control_->refuse_submissions();
+  if (door_ != nullptr) door_->refuse_submissions();
   drain_workers();
   host_->stop();
   if (Result<void> ended = hosting.get(); !ended.ok()) outcome = std::move(ended);
@@ -172,11 +192,22 @@ Result<void> Session::serve(fiber::Nursery& nursery) {
     redis_bus_->close();
   }
   listener->close();
+  if (door_ != nullptr) door_->close();
   controlling.wait();
+  if (serving_http) serving_http->wait();
   watch_->close();
   watching.wait();
   remove_control_socket(setup_.config.state);
   return outcome;
+}
+
+Result<void> Session::open_door() {
+  const host::HostConfig& config = setup_.config;
+  if (config.http.empty()) return {};
+  ROTA_TRY_ASSIGN(door_, host::HttpDoor::open(*host_, ledger_, net::real_network(), http_options(config)));
+  ROTA_LOG(kInfo, "http", {"url", (door_->is_encrypted() ? "https://" : "http://") + door_->endpoint().to_string()},
+           {"tokens", config.state + "/" + std::string(host::kTokensFile)});
+  return {};
 }
 
 Result<void> Session::wait_until_told(fiber::Nursery& nursery) {
@@ -291,7 +322,14 @@ void Session::reload() {
   needs_restart("host.output_most", now.output_most_bytes != wanted.output_most_bytes);
   needs_restart("host.density", now.density != wanted.density || now.metrics_directory != wanted.metrics_directory ||
                                     now.density_bucket_sec != wanted.density_bucket_sec);
+  needs_restart("host.http", now.http != wanted.http || now.http_certificate != wanted.http_certificate ||
+                                 now.http_key != wanted.http_key || now.http_hosts != wanted.http_hosts);
   needs_restart("log.file", setup_.log.file != loaded->log.file || setup_.log.format != loaded->log.format);
+  if (door_ != nullptr) {
+    if (const Result<void> read = door_->reload(); !read.ok()) {
+      ROTA_LOG(kError, "the certificate of the HTTP server was not reloaded", {"why", read.error().message});
+    }
+  }
   setup_.config.drain = wanted.drain;
   ROTA_LOG(kInfo, "settings reloaded");
 }
@@ -299,6 +337,8 @@ void Session::reload() {
 }  // namespace
 
 Result<void> run_host(const HostSetup& setup, const std::function<Result<HostSetup>()>& reload) {
+  // An address that is refused is an error before anything is started.
+  if (!setup.config.http.empty()) ROTA_TRY(host::check_http_address(http_options(setup.config)));
   std::error_code error;
   std::filesystem::create_directories(setup.config.state + "/logs", error);
   if (error) {

@@ -20,6 +20,7 @@ std::vector<Subcommand> subcommands() {
   all.push_back(retry_subcommand());
   all.push_back(trace_subcommand());
   all.push_back(replay_subcommand());
+  all.push_back(token_subcommand());
   all.push_back(config_subcommand());
   all.push_back(completion_subcommand());
   all.push_back(version_subcommand());

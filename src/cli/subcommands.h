@@ -23,6 +23,7 @@ namespace rota::cli {
 [[nodiscard]] Subcommand explain_subcommand();
 [[nodiscard]] Subcommand trace_subcommand();
 [[nodiscard]] Subcommand replay_subcommand();
+[[nodiscard]] Subcommand token_subcommand();
 [[nodiscard]] Subcommand config_subcommand();
 [[nodiscard]] Subcommand completion_subcommand();
 [[nodiscard]] Subcommand version_subcommand();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "fleet/codec.h"
+#include "fleet/stored_record.h"
 #include "rota/assert.h"
 
 namespace rota::fleet {
@@ -102,6 +103,13 @@ Hash128 encode_record(const Record& record, const Hash128& previous_chain, std::
   const Hash128 chain = chain_of(previous_chain, std::string_view(out).substr(start));
   encode(chain, out);
   return chain;
+}
+
+Result<Record> decode_stored_record(std::string_view bytes) {
+  if (bytes.size() < kChainBytes + 1) {
+    return Error{ErrorCode::kCorrupt, "a record of " + std::to_string(bytes.size()) + " bytes"};
+  }
+  return decode_content(split_chain(bytes).first);
 }
 
 Result<Record> decode_record(std::string_view bytes, LogPosition& position) {

@@ -79,7 +79,21 @@ HostSettings::HostSettings(SettingsTable& table)
                          .meaning = "length of one bucket of the density",
                          .unit = "s",
                          .environment = {"ROTA_HOST_DENSITY_BUCKET_SEC", "HOST_METRICS_DENSITY_BUCKET_SEC"}},
-                        60, 1, 86'400)) {}
+                        60, 1, 86'400)),
+      http_(table.add_string({.name = "host.http",
+                              .meaning = "serve HTTP there, HOST:PORT; beyond loopback this needs TLS; empty: no HTTP",
+                              .flag = "http"},
+                             "")),
+      http_certificate_(table.add_string({.name = "host.http_cert",
+                                          .meaning = "a PEM file with the certificate of the HTTP server and its chain",
+                                          .flag = "http-cert"},
+                                         "")),
+      http_key_(table.add_string(
+          {.name = "host.http_key", .meaning = "a PEM file with the key of the certificate", .flag = "http-key"}, "")),
+      http_hosts_(table.add_list({.name = "host.http_allow_host",
+                                  .meaning = "more names under which HTTP clients reach this host, without ports",
+                                  .flag = "http-allow-host"},
+                                 {}, 64)) {}
 
 HostConfig HostSettings::config(const Settings& settings) const {
   HostConfig config;
@@ -97,6 +111,10 @@ HostConfig HostSettings::config(const Settings& settings) const {
   config.density = settings.get(density_);
   config.metrics_directory = settings.get(metrics_directory_);
   config.density_bucket_sec = settings.get(density_bucket_);
+  config.http = settings.get(http_);
+  config.http_certificate = settings.get(http_certificate_);
+  config.http_key = settings.get(http_key_);
+  config.http_hosts = settings.get(http_hosts_);
   return config;
 }
 

@@ -28,6 +28,11 @@ struct HostConfig {
   bool density = false;
   std::string metrics_directory{};
   std::int64_t density_bucket_sec = 0;
+  // The HTTP interface (http_door.h); empty: none.
+  std::string http{};
+  std::string http_certificate{};
+  std::string http_key{};
+  StringList http_hosts{};
 };
 
 class HostSettings {
@@ -51,6 +56,10 @@ class HostSettings {
   Setting<bool> density_;
   Setting<std::string> metrics_directory_;
   Setting<std::int64_t> density_bucket_;
+  Setting<std::string> http_;
+  Setting<std::string> http_certificate_;
+  Setting<std::string> http_key_;
+  Setting<StringList> http_hosts_;
 };
 
 }  // namespace rota::host

@@ -190,8 +190,9 @@ TEST(Pools, ThatBecomeHopelessLaterAreReported) {
                                    .default_child = Budget{.ops = 1500, .channel_ops = 10},
                                    .on_exhausted = OnExhausted::kRecharge});
     Channel<int> go(1);
-    Task<void> waits = nursery.spawn([] { tick(5000); });
+    // First, so that it has its grant, which it may give back, when the other one runs out.
     Task<void> runs = nursery.spawn([go] { (void)go.receive(); });
+    Task<void> waits = nursery.spawn([] { tick(5000); });
     while (waits.state() != TaskState::kBudgetExhausted) yield();
     (void)go.send(1);
     EXPECT_NO_THROW(runs.get());

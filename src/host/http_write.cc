@@ -11,6 +11,7 @@
 #include "host/http_routes.h"
 #include "host/http_views.h"
 #include "model/json.h"
+#include "rota/fiber/blocking.h"
 #include "workflow/workflow.h"
 
 namespace rota::host {
@@ -24,6 +25,7 @@ using model::WorkflowId;
 
 constexpr std::chrono::seconds kFollow{10};
 constexpr std::size_t kMostKey = 255;
+constexpr std::size_t kReadInPlace = std::size_t{32} << 10;  // About a millisecond.
 
 Result<fleet::Events> execute(HttpCall& call, fleet::Command command) {
   Result<fleet::Events> events = call.services.host.execute(std::move(command));
@@ -38,6 +40,13 @@ Result<fleet::Events> execute(HttpCall& call, fleet::Command command) {
 
 net::HttpResponse done(HttpCall& call) {
   return json_response(200, to_view_json(DoneView{call.services.host.follower().index()}));
+}
+
+// A large file takes a while to read. A helper thread reads it, so that the host's own threads decide meanwhile.
+Result<workflow::WorkflowFile> read_body(const HttpCall& call) {
+  const auto read = [&call] { return workflow::read_workflow({.path = "workflow", .text = call.request.body}); };
+  if (call.request.body.size() <= kReadInPlace) return read();
+  return fiber::blocking(read);
 }
 
 std::vector<PlaceView> places_of(const std::vector<workflow::Problem>& problems) {
@@ -191,7 +200,7 @@ Result<net::HttpResponse> submit_workflow(HttpCall& call) {
     return Error{ErrorCode::kUnavailable, "the host is stopping and takes no more work; submit it after the restart"};
   }
   ROTA_TRY_ASSIGN(std::string key, key_of(call));
-  workflow::WorkflowFile file = workflow::read_workflow({.path = "workflow", .text = call.request.body});
+  ROTA_TRY_ASSIGN(workflow::WorkflowFile file, read_body(call));
   if (!file.ok()) return file_problem(file);
   file.spec.user = call.who->user;
   const bool keyed = !key.empty();
@@ -209,7 +218,7 @@ Result<net::HttpResponse> submit_workflow(HttpCall& call) {
 }
 
 Result<net::HttpResponse> validate_workflow(HttpCall& call) {
-  const workflow::WorkflowFile file = workflow::read_workflow({.path = "workflow", .text = call.request.body});
+  ROTA_TRY_ASSIGN(const workflow::WorkflowFile file, read_body(call));
   ValidationView view;
   view.valid = file.ok();
   if (file.ok()) {

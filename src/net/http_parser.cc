@@ -16,7 +16,9 @@ namespace http = boost::beast::http;
 using BeastError = boost::beast::error_code;
 using BeastView = boost::beast::string_view;
 
-constexpr std::size_t kFieldOverhead = 4;  // ": " and the end of the line.
+// The last chunk, "0\r\n\r\n". Once Beast has seen its "0\r\n", it asserts that it gets at least as much: a client that
+// sends one byte more would end the process.
+constexpr std::size_t kLeastLastChunk = 5;
 
 std::string lower(BeastView text) {
   std::string out(text.data(), text.size());
@@ -46,15 +48,16 @@ Error body_too_large(std::uint64_t bound) {
 
 struct HttpRequestParser::Body final : http::basic_parser<true> {
   explicit Body(std::size_t the_bound) : bound(the_bound) {
-    header_limit(static_cast<std::uint32_t>(std::min<std::size_t>(bound, 1U << 20)));
+    header_limit(UINT32_MAX);  // put() bounds the head: Beast's own limit depends on the pieces in which it arrives.
     body_limit(boost::none);
   }
 
   const std::size_t bound;
-  std::size_t head_bytes = 0;
+  std::size_t head_used = 0;  // Bytes of the head that Beast has taken.
   std::uint64_t most_body = 0;
   bool head_done = false;
   bool head_told = false;
+  bool in_chunk_header = false;    // The header of a chunk, or the trailers, are not complete yet.
   std::optional<Error> problem{};  // Why one of the functions below set an error.
   HttpRequest request{};
 
@@ -63,9 +66,7 @@ struct HttpRequestParser::Body final : http::basic_parser<true> {
     error = make_error_code(http::error::bad_value);
   }
 
-  void on_request_impl(http::verb, BeastView method, BeastView target, int version, BeastError& error) override {
-    head_bytes = method.size() + target.size() + 12;
-    if (head_bytes > bound) return stop(head_too_large(bound), error);
+  void on_request_impl(http::verb, BeastView method, BeastView target, int version, BeastError&) override {
     request.method.assign(method.data(), method.size());
     request.target.assign(target.data(), target.size());
     request.http10 = version == 10;
@@ -73,9 +74,8 @@ struct HttpRequestParser::Body final : http::basic_parser<true> {
   void on_response_impl(int, BeastView, int, BeastError&) override { ROTA_ASSERT(false, "this parser reads requests"); }
 
   void on_field_impl(http::field, BeastView name, BeastView value, BeastError& error) override {
-    head_bytes += name.size() + value.size() + kFieldOverhead;
-    if (head_bytes > bound || request.fields.size() == kMostFields) return stop(head_too_large(bound), error);
     if (head_done) return;  // A trailer.
+    if (request.fields.size() == kMostFields) return stop(head_too_large(bound), error);
     // A zero byte or another control character in a value: some proxies end the value there, others do not.
     for (const char c : value) {
       if ((static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f) {
@@ -136,26 +136,30 @@ Result<HttpRequestParser::Step> HttpRequestParser::put(std::string_view bytes, s
   Body& parser = *body_;
   used = 0;
   parser.eager(parser.head_told);  // Until the head is complete: not a byte of the body.
-  while (used < bytes.size() || parser.is_done()) {
+  for (;;) {
     if (parser.head_done && !parser.head_told) {
       parser.head_told = true;
       return Step::kHead;
     }
     if (parser.is_done()) return Step::kDone;
+    // Beast is offered no more than the bound at a time: a head, the header of a chunk or trailers that are not
+    // complete by then are too large, in whichever pieces they arrive.
+    const bool in_head = !parser.head_done;
+    const std::size_t most = in_head ? parser.bound - parser.head_used : parser.bound;
+    const std::string_view rest = bytes.substr(used);
+    const std::string_view slice = rest.substr(0, most);
+    if (slice.empty() || (parser.in_chunk_header && slice.size() < kLeastLastChunk)) return Step::kNeedMore;
     BeastError error;
-    used += parser.put(boost::asio::const_buffer(bytes.data() + used, bytes.size() - used), error);
-    if (error == http::error::need_more) {
-      // Structured parts (the head, the header of a chunk, trailers) must fit into the buffer as a whole.
-      if (bytes.size() - used > parser.bound + kFieldOverhead) return head_too_large(parser.bound);
-      return Step::kNeedMore;
-    }
-    if (error) return parser.error_of(error);
+    const std::size_t taken = parser.put(boost::asio::const_buffer(slice.data(), slice.size()), error);
+    used += taken;
+    if (in_head) parser.head_used += taken;
+    // After the head, Beast waits for nothing else: data is taken as it comes.
+    parser.in_chunk_header = error == http::error::need_more && !in_head;
+    if (error && error != http::error::need_more) return parser.error_of(error);
+    if (!error) continue;
+    if (slice.size() == most && (in_head || taken == 0)) return head_too_large(parser.bound);
+    if (slice.size() == rest.size()) return Step::kNeedMore;
   }
-  if (parser.head_done && !parser.head_told) {
-    parser.head_told = true;
-    return Step::kHead;
-  }
-  return parser.is_done() ? Step::kDone : Step::kNeedMore;
 }
 
 Result<void> HttpRequestParser::limit_body(std::uint64_t bytes) {

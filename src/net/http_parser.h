@@ -3,7 +3,7 @@
 //   - a Transfer-Encoding other than "chunked" alone is refused (Beast would take the body for the next request), and
 //   so
 //     is any in HTTP/1.0; Beast refuses Content-Length beside Transfer-Encoding, and different Content-Lengths
-//   - exactly one Host field; the start line and all fields together are within the bound; at most kMostFields fields
+//   - exactly one Host field; the head as a whole is within the bound, to the byte; at most kMostFields fields
 //   - trailers are read within the same bound and dropped
 //
 //   HttpRequestParser parser(16 << 10);

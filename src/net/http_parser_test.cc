@@ -65,6 +65,59 @@ TEST(HttpParser, AnyCut) {
   }
 }
 
+// The request in `bytes`, in pieces of this size. Closed if it is not complete.
+Result<HttpRequest> parse_pieces(std::string_view bytes, std::size_t piece) {
+  HttpRequestParser parser(kHead);
+  std::string buffer;
+  for (std::size_t at = 0; at < bytes.size(); at += piece) {
+    buffer.append(bytes.substr(at, piece));
+    for (Step step = Step::kHead; step == Step::kHead;) {
+      std::size_t used = 0;
+      ROTA_TRY_ASSIGN(step, parser.put(buffer, used));
+      buffer.erase(0, used);
+      if (step == Step::kHead) ROTA_TRY(parser.limit_body(kBody));
+      if (step == Step::kDone) return parser.request();
+    }
+  }
+  return ErrorCode::kClosed;
+}
+
+// Byte by byte, as the slowest client sends them: every length of an incomplete part is tried.
+TEST(HttpParser, ByteByByte) {
+  const std::string head = "POST /p HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const std::vector<std::pair<std::string, std::string>> table = {
+      {"0\r\n\r\n", ""},         {"00\r\n\r\n", ""},           {"0;a=b\r\n\r\n", ""},
+      {"0\r\nT: 1\r\n\r\n", ""}, {"1\r\na\r\n0\r\n\r\n", "a"}, {"1\r\na\r\n0\r\nT: 1\r\n\r\n", "a"},
+  };
+  for (const auto& [chunks, body] : table) {
+    for (std::size_t piece = 1; piece < 8; ++piece) {
+      const Result<HttpRequest> request = parse_pieces(head + chunks, piece);
+      ASSERT_TRUE(request.ok()) << chunks << " in pieces of " << piece << ": " << request.error().to_string();
+      EXPECT_EQ(request->body, body) << chunks << " in pieces of " << piece;
+    }
+    EXPECT_EQ(parse_pieces(head + chunks.substr(0, chunks.size() - 1), 1).code(), ErrorCode::kClosed) << chunks;
+  }
+}
+
+// Contract: H-6. A head of exactly the bound is accepted, and one byte more is not, in whichever pieces it arrives;
+// also if it has folded lines, whose white space is not part of any value.
+TEST(HttpParser, TheBoundIsExact) {
+  for (const std::string& fill : {std::string("a"), std::string("a\r\n\t\t")}) {
+    for (const std::size_t size : {kHead - 1, kHead, kHead + 1}) {
+      std::string head = "GET / HTTP/1.1\r\nHost: x\r\nA: " + fill;
+      head += std::string(size - head.size() - 4, fill.size() == 1 ? 'b' : '\t') + "\r\n\r\n";
+      ASSERT_EQ(head.size(), size);
+      for (const std::size_t piece : {std::size_t{1}, std::size_t{7}, kHead - 1, kHead, kHead + 1, 2 * kHead}) {
+        const Result<HttpRequest> request = parse_pieces(head + "GET /next HTTP/1.1\r\n", piece);
+        EXPECT_EQ(request.ok(), size <= kHead) << size << " bytes in pieces of " << piece;
+        if (!request.ok()) {
+          EXPECT_EQ(*request.error().detail("status"), "431") << request.error().to_string();
+        }
+      }
+    }
+  }
+}
+
 TEST(HttpParser, ARequestAsItIs) {
   const HttpRequest get =
       parse("GET /v1/a%2Fb/c%20d?state=running&q=a%20b+c&empty&=v HTTP/1.1\r\nHost: x\r\nX-Two: 1\r\nx-two: 2\r\n\r\n",

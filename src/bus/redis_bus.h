@@ -110,6 +110,8 @@ class RedisWorkerEnd final : public WorkerEnd {
                                                       std::string worker, fiber::Nursery& nursery);
   ~RedisWorkerEnd() override;
 
+  // Unavailable, once, also when another process of the host has taken over: what it heard of this worker may be old,
+  // so that the worker must register again.
   Result<DeliveryToWorker> receive(std::chrono::nanoseconds limit) override;
   Result<void> acknowledge(std::uint64_t id) override;
   // A final report that is too large is sent as a failure that says so, so that its task ends.

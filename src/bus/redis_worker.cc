@@ -1,4 +1,5 @@
 // A worker's end of the Redis bus: one task writes, one reads, one looks at the clock.
+#include <algorithm>
 #include <deque>
 #include <optional>
 #include <utility>
@@ -44,7 +45,7 @@ Result<std::string> encode_within(const model::FromWorker& message, std::size_t 
 
 struct RedisWorkerEnd::Core : std::enable_shared_from_this<RedisWorkerEnd::Core> {
   struct Item {
-    std::uint64_t serial = 0;
+    std::uint64_t serial = 0;  // 0: no message, but the news that the host is another process.
     model::ToWorker message;
   };
   struct Held {
@@ -274,6 +275,8 @@ Result<void> RedisWorkerEnd::Core::take_entry(const StreamEntry& entry) {
   if (received.notice == NoticeKind::kRefused) {
     ROTA_LOG(kError, "the host could not read a message", {"worker", name}, {"why", received.notice_text});
   }
+  // Before the first message of the new process.
+  if (received.replaced_process != 0) ROTA_TRY(inbox.send({0, model::RegisterAgain{}}));
   for (Link::Received::Message& message : received.messages) {
     Result<model::ToWorker> decoded = model::decode_to_worker(message.bytes);
     if (decoded.ok()) {
@@ -322,6 +325,9 @@ Result<void> RedisWorkerEnd::await_connected(nanoseconds limit) { return core_->
 Result<DeliveryToWorker> RedisWorkerEnd::receive(nanoseconds limit) {
   ROTA_TRY_ASSIGN(Queue<Core::Item>::Delivery delivery, receive_from(core_->inbox, core_->session, limit));
   core_->held.push_back({delivery.id, delivery.message.serial});
+  if (delivery.message.serial == 0) {
+    return Error{ErrorCode::kUnavailable, "another process of the host has taken over; it may not know this worker"};
+  }
   return DeliveryToWorker{delivery.id, std::move(delivery.message.message)};
 }
 
@@ -329,7 +335,7 @@ Result<void> RedisWorkerEnd::acknowledge(std::uint64_t id) {
   core_->inbox.acknowledge(id);
   std::uint64_t serial = 0;
   while (!core_->held.empty() && core_->held.front().id <= id) {
-    serial = core_->held.front().serial;
+    serial = std::max(serial, core_->held.front().serial);
     core_->held.pop_front();
   }
   if (serial == 0) return {};

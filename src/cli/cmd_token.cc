@@ -12,7 +12,6 @@
 #include "cli/format.h"
 #include "cli/output.h"
 #include "cli/subcommands.h"
-#include "cli/table.h"
 #include "host/http_door.h"
 #include "host/http_tokens.h"
 
@@ -36,15 +35,14 @@ std::int64_t now_s() {
 Result<int> list_all(const std::string& path, Output& output) {
   Result<std::vector<host::Credential>> tokens = host::read_tokens(path);
   if (!tokens.ok() && tokens.code() != ErrorCode::kNotFound) return std::move(tokens).take_error();
-  Table table;
-  table.row({"token", "role", "user", "expires"});
+  std::vector<TokenLine> lines;
   for (const host::Credential& token : tokens.ok() ? *tokens : std::vector<host::Credential>()) {
-    const bool over = token.expires_s != 0 && token.expires_s <= now_s();
-    table.row(
-        {token.id, std::string(to_string(token.role)), token.user,
-         token.expires_s == 0 ? "never" : utc_date_time(token.expires_s * 1'000'000'000) + (over ? ", over" : "")});
+    TokenLine line{.name = token.id, .role = std::string(to_string(token.role)), .user = token.user};
+    if (token.expires_s != 0) line.expires = utc_date_time(token.expires_s * 1'000'000'000);
+    line.over = token.expires_s != 0 && token.expires_s <= now_s();
+    lines.push_back(std::move(line));
   }
-  output.document(table.text());
+  output.tokens(lines);
   return 0;
 }
 
@@ -56,6 +54,7 @@ Result<int> token(const TokenOptions& options, Output& output) {
   }
   if (options.revoke) {
     ROTA_TRY(host::revoke_token(path, options.name));
+    output.token_revoked(options.name);
     return 0;
   }
   host::Credential credential;
@@ -70,7 +69,7 @@ Result<int> token(const TokenOptions& options, Output& output) {
     credential.expires_s = now_s() + seconds;
   }
   ROTA_TRY_ASSIGN(const std::string secret, host::create_token(path, std::move(credential)));
-  output.document(secret + "\n");
+  output.token_made(options.name, secret);
   return 0;
 }
 
@@ -90,6 +89,7 @@ Subcommand token_subcommand() {
                   text("--user", "USER", &options->user, "in whose name it submits and controls workflows (you)"),
                   text("--expires", "DURATION", &options->expires, "how long it is valid: 12h, 30d (for ever)"),
                   flag("--revoke", &options->revoke, "revoke it: the next request with it is refused")},
+      .json = "print one JSON object",
       .footer =
           "A new token is printed once; the host keeps only its hash. Send it as `Authorization: Bearer TOKEN`.\n"
           "docs/http.md explains roles.",

@@ -61,6 +61,15 @@ struct WorkerLine {
   std::size_t queued = 0;  // Waiting there for room.
 };
 
+// `rota token`.
+struct TokenLine {
+  std::string name{};
+  std::string role{};
+  std::string user{};
+  std::string expires{};  // "2026-11-17 08:00:00"; empty: never.
+  bool over = false;      // It has expired.
+};
+
 class Output {
  public:
   explicit Output(std::FILE* out) : out_(out) {}
@@ -93,6 +102,10 @@ class Output {
   // A control of a workflow or task was accepted: "cancel", "wf-3".
   virtual void controlled(const std::string& action, const std::string& what, std::uint64_t index) = 0;
   virtual void workers(const std::vector<WorkerLine>& workers) = 0;
+  virtual void tokens(const std::vector<TokenLine>& tokens) = 0;
+  // The only time that the secret is shown.
+  virtual void token_made(const std::string& name, const std::string& secret) = 0;
+  virtual void token_revoked(const std::string& name) = 0;
   // A completion script or a page: printed as it is.
   void document(std::string_view text) { print(text); }
 

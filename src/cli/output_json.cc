@@ -213,6 +213,26 @@ void JsonOutput::workers(const std::vector<WorkerLine>& workers) {
   }));
 }
 
+void JsonOutput::tokens(const std::vector<TokenLine>& tokens) {
+  print_line(object([&](JsonWriter& json) {
+    json.key("tokens").begin_array();
+    for (const TokenLine& token : tokens) {
+      json.begin_object().field("name", token.name).field("role", token.role).field("user", token.user);
+      if (!token.expires.empty()) json.field("expires", token.expires).field("over", token.over);
+      json.end_object();
+    }
+    json.end_array();
+  }));
+}
+
+void JsonOutput::token_made(const std::string& name, const std::string& secret) {
+  print_line(object([&](JsonWriter& json) { json.field("name", name).field("token", secret); }));
+}
+
+void JsonOutput::token_revoked(const std::string& name) {
+  print_line(object([&](JsonWriter& json) { json.field("name", name).field("revoked", true); }));
+}
+
 void JsonOutput::log_line(const LogOwner& owner, std::string_view line) { log_fact(owner, "line", line); }
 
 void JsonOutput::log_path(const LogOwner& owner, const std::string& path) { log_fact(owner, "path", path); }

@@ -22,6 +22,9 @@ class JsonOutput final : public Output {
   void submitted(const Submission& submission) override;
   void controlled(const std::string& action, const std::string& what, std::uint64_t index) override;
   void workers(const std::vector<WorkerLine>& workers) override;
+  void tokens(const std::vector<TokenLine>& tokens) override;
+  void token_made(const std::string& name, const std::string& secret) override;
+  void token_revoked(const std::string& name) override;
   [[nodiscard]] bool shows_raw_logs() const override { return false; }
   void log_line(const LogOwner& owner, std::string_view line) override;
   void log_path(const LogOwner& owner, const std::string& path) override;

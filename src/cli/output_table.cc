@@ -175,6 +175,23 @@ void TableOutput::workers(const std::vector<WorkerLine>& workers) {
   print(table.text());
 }
 
+void TableOutput::tokens(const std::vector<TokenLine>& tokens) {
+  Table table;
+  table.row({"token", "role", "user", "expires"});
+  for (const TokenLine& token : tokens) {
+    table.row({token.name, token.role, token.user,
+               token.expires.empty() ? "never" : token.expires + (token.over ? ", over" : "")});
+  }
+  print(table.text());
+}
+
+void TableOutput::token_made(const std::string& name, const std::string& secret) {
+  (void)name;
+  print_line(secret);
+}
+
+void TableOutput::token_revoked(const std::string& name) { print_line("the token '" + name + "' is revoked"); }
+
 void TableOutput::log_line(const LogOwner& owner, std::string_view line) {
   print_line(owner.name + " | " + std::string(line));
 }

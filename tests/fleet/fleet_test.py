@@ -109,10 +109,12 @@ class Fleet(FleetCase):
             self.assertEqual(self.submit("old.yaml", "--wait")[0], 0)
             self.assertEqual(self.stop("host"), 0)
             self.start_host()
+            self.wait_for_host()
         self.assertEqual(self.stop("host"), 0)
         self.state = self.path("another")
         self.start_host()
         self.wait_for_workers(1)
+        self.wait_for_host()
         self.submit_waiting(1)
         self.end_well({"t0": 1})
 

@@ -2,7 +2,9 @@
 host used the fleet meanwhile. Tasks and attempts then have numbers that mean something else to the workers."""
 
 import os
+import re
 import shutil
+import socket
 import unittest
 
 from fleet_support import FleetCase, LIMIT_S, stages
@@ -17,8 +19,20 @@ class History(FleetCase):
         self.start_worker("one", "--cpu", "2")
         self.wait_for_workers(1)
 
+    def wait_until_trimmed(self):
+        """Until nothing of what the worker has said so far is left in Redis for the next host; heartbeats follow."""
+        def first_id(command):
+            with socket.create_connection(("127.0.0.1", self.port)) as redis:
+                redis.sendall(command + b"\r\n")
+                found = re.search(rb"(\d+)-(\d+)\r\n", redis.recv(1 << 16))
+                return tuple(map(int, found.groups())) if found else None
+        newest = first_id(b"XREVRANGE rota:from:one + - COUNT 1")
+        self.wait_for(lambda: newest is None or (first_id(b"XRANGE rota:from:one - + COUNT 1") or newest) > newest
+                      or first_id(b"XRANGE rota:from:one - + COUNT 1") is None, "what the worker said stays in Redis")
+
     def run_new(self):
         """A workflow whose task has the number of one that the worker knows: it runs, and its output is its own."""
+        self.wait_for_host()
         self.write("new.yaml", stages("{name: t, run: 'touch new; echo new'}"))
         status, submitted, errors = self.submit("new.yaml", "--wait")
         self.assertEqual((status, submitted.get("outcome")), (0, "succeeded"),
@@ -45,6 +59,7 @@ class History(FleetCase):
         self.write("w.yaml", stages(f"{{name: t, run: '{WAITS}'}}"))
         self.assertEqual(self.submit("w.yaml")[0], 0)
         self.wait_for(lambda: self.read("ran"))
+        self.wait_until_trimmed()
         self.kill("host")
         shutil.rmtree(self.state)
         self.start_host()
@@ -61,6 +76,7 @@ class History(FleetCase):
         shutil.copytree(self.state, self.path("copy"))
         os.unlink(self.path("again"))
         self.start_host()
+        self.wait_for_host()
         self.assertEqual(self.submit("w.yaml", "--wait")[0], 0)
         self.assertEqual(self.stop("host"), 0)
         shutil.rmtree(self.state)
@@ -75,6 +91,7 @@ class History(FleetCase):
         self.write("w.yaml", stages(f"{{name: t, run: '{WAITS}'}}", "{name: last, needs: [t], run: 'test ${t.result} = \"old\"'}"))
         self.assertEqual(self.submit("w.yaml")[0], 0)
         self.wait_for(lambda: self.read("ran"))
+        self.wait_until_trimmed()
         first, self.state = self.state, self.path("other")
         self.start_host(name="other-host")
         self.assertNotEqual(self.running.pop("host").wait(LIMIT_S), 0)

@@ -133,6 +133,7 @@ class Limits(FleetCase):
         self.assertIn("full", self.log("host"))
         os.unlink(ballast)
         self.start_host()
+        self.wait_for_host()
         self.write("go", "")
         self.wait_for(lambda: len(self.all_workflows()) >= accepted
                       and all(w["outcome"] == "succeeded" for w in self.all_workflows()), "not all ended: ",

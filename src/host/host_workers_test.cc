@@ -531,6 +531,31 @@ TEST(Host, AReturnedTaskDoesNotGoBackToItsWorker) {
   });
 }
 
+// Contract: U-1. The same report arrives after its task has ended and its worker has left: nothing happens.
+TEST(Host, AReturnedTaskMayBeReportedAfterItsWorkerHasLeft) {
+  everywhere([] {
+    ledger::MemoryLedger ledger;
+    bus::LocalBus bus;
+    fiber::with_scope([&](fiber::Nursery& nursery) {
+      Running running(nursery, ledger, bus);
+      Puppet puppet(bus, "w");
+      puppet.hello();
+      running.wait_registered("w");
+      accepted(running.host.execute(fleet::SubmitWorkflow{"1", chain({"a"})}));
+      const Assign assign = puppet.next_assign();
+      puppet.report_end(assign, AttemptEnd::kSucceeded);
+      running.watcher.wait_ended();
+      EXPECT_TRUE(std::holds_alternative<model::AcknowledgeReport>(puppet.next()));
+      ASSERT_TRUE(puppet.end().send(model::Leave{Incarnation(1)}).ok());
+      puppet.report_end(assign, AttemptEnd::kPreempted, {}, "the worker is stopping");
+      EXPECT_TRUE(std::holds_alternative<model::AcknowledgeReport>(puppet.next()));
+      ASSERT_TRUE(
+          running.host.inspect([](const fleet::State& state) { EXPECT_EQ(state.find_worker("w"), nullptr); }).ok());
+      running.stop();
+    });
+  });
+}
+
 // The start and end of an attempt are those that its worker measured, within what the host can know: not before the
 // assignment, and not after the report.
 TEST(Host, TimesAreTheWorkers) {

@@ -274,8 +274,8 @@ void Decider::on_report(const std::string& worker, const model::AttemptId&, cons
 void Decider::on_report(const std::string& worker, const model::AttemptId& id, const model::Ended& body) {
   const fleet::Task* task = brain_.state().find(id.task);
   if (body.outcome.end == AttemptEnd::kPreempted && task != nullptr && !task->stopping) {
-    // The worker returned the task without being asked to: it is stopping. It must not get the task again. The brain may
-    // have forgotten the worker since, when the report is late.
+    // The worker returned the task without being asked to: it is stopping. It must not get the task again. The brain
+    // may have forgotten the worker since, when the report is late.
     const fleet::Worker* holder = brain_.state().find(task->worker);
     if (holder != nullptr && holder->spec.name == worker) execute(fleet::DrainWorker{worker});
     execute(fleet::ReportUndeliverable{id.task, id.attempt});

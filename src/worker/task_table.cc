@@ -11,16 +11,6 @@ using model::AttemptId;
 using model::TaskId;
 using std::chrono::nanoseconds;
 
-namespace {
-
-// The checkpoint is left out: a leader that takes an attempt over may know a newer one.
-bool is_same_work(const model::Assign& a, const model::Assign& b) {
-  return a.identity == b.identity && a.spec.type == b.spec.type && a.spec.program == b.spec.program &&
-         a.spec.inputs == b.spec.inputs;
-}
-
-}  // namespace
-
 TaskTable::TaskTable(model::Resources resources, std::size_t waiting_most)
     : resources_(std::move(resources)), waiting_most_(waiting_most) {}
 
@@ -95,16 +85,12 @@ TaskTable::Verdict TaskTable::offer(const std::shared_ptr<Attempt>& attempt) {
   const auto [found, is_new] = entries_.try_emplace(id.task);
   TaskEntry& entry = found->second;
   // A leader whose log has the end of an attempt assigns neither that attempt again nor an older one; nor does one that
-  // cancels an attempt that it has not assigned or taken over, or gives a number to other work. This leader has another
-  // log: the former one is lost, or an older copy of it was restored. What is remembered means nothing to it.
+  // cancels an attempt that it has not assigned or taken over. This leader has another log: the former one is lost, or
+  // an older copy of it was restored. What is remembered means nothing to it.
   const bool acknowledged =
       entry.phase == Phase::kEnded && !entry.acknowledged_in.is_none() && attempt->term() > entry.acknowledged_in;
   const bool cancelled = !entry.cancelled_in.is_none() && attempt->term() >= entry.cancelled_in;
-  const Attempt* here = entry.attempt != nullptr ? entry.attempt.get() : nullptr;
-  if (here == nullptr && entry.final != nullptr) here = entry.final->attempt.get();
-  const bool different =
-      here != nullptr && attempt->term() > here->term() && !is_same_work(here->assign(), attempt->assign());
-  const bool other_log = !is_new && (acknowledged || cancelled || different);
+  const bool other_log = !is_new && (acknowledged || cancelled);
   if (is_new) {
     ++counts_[static_cast<std::size_t>(Phase::kEnded)];
   } else if (entry.attempt_number == id.attempt && !other_log) {
@@ -120,7 +106,6 @@ TaskTable::Verdict TaskTable::offer(const std::shared_ptr<Attempt>& attempt) {
       return Verdict::kKnown;
     }
     entry.newer = attempt;
-    if (other_log) entry.cancelled_in = attempt->term();  // Until it is offered again.
     return Verdict::kAfterOlder;
   }
   entry.acknowledged_in = entry.cancelled_in = {};
@@ -200,13 +185,12 @@ bool TaskTable::end(const model::Report& report, nanoseconds now) {
     // A merged task of which an older attempt still runs here. Its report is sent once and not kept.
     if (is_live(entry)) return true;
   }
-  std::shared_ptr<Attempt> own = is_own ? entry.attempt : nullptr;
   if (is_own) release(&entry);
   ROTA_ASSERT(entry.newer == nullptr, "take_newer() comes before end()", report.id.task.value());
   entry.attempt_number = report.id.attempt;
   set_phase(&entry, Phase::kReporting);
   entry.ticket = ++last_ticket_;
-  entry.final = std::make_unique<FinalReport>(FinalReport{report, now, std::move(own)});
+  entry.final = std::make_unique<FinalReport>(FinalReport{report, now});
   reports_.push_back({report.id.task, entry.ticket});
   return true;
 }

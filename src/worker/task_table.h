@@ -53,7 +53,6 @@ inline constexpr std::size_t kPhases = 5;
 struct FinalReport {
   model::Report report{};
   std::chrono::nanoseconds sent_at{0};
-  std::shared_ptr<Attempt> attempt{};  // That it is about; null for a merged task.
 };
 
 // One task.

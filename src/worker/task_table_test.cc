@@ -78,9 +78,6 @@ struct Bench {
     assign.resources = std::move(use);
     return std::make_shared<TestAttempt>(host, std::move(assign), can_stand_by);
   }
-  std::shared_ptr<Attempt> attempt_of(model::Assign assign) {
-    return std::make_shared<TestAttempt>(host, std::move(assign), false);
-  }
   Verdict offer(AttemptId which, ResourceUse use = {}, bool can_stand_by = false) {
     return table.offer(attempt(which, std::move(use), can_stand_by));
   }
@@ -187,37 +184,6 @@ TEST(TaskTable, AnotherLogCancelsFirst) {
     }
     EXPECT_EQ(bench.table.offer(other), Verdict::kQueued);
     EXPECT_EQ(bench.table.offer(bench.attempt(id(1), {}, false, Term(3))), Verdict::kKnown);
-    bench.table.check_invariants();
-  }
-}
-
-// Contract: U-1. The same, and the new leader assigns before it has heard what runs here: the work differs. A leader
-// that takes an attempt over sends the same work, perhaps with a newer checkpoint.
-TEST(TaskTable, AnotherLogAssignsOtherWork) {
-  for (const bool running : {true, false}) {
-    Bench bench;
-    EXPECT_EQ(bench.offer(id(1)), Verdict::kQueued);
-    EXPECT_EQ(bench.start_next(), 1U);
-    if (!running) {
-      EXPECT_TRUE(bench.end(id(1)));
-    }
-    const auto with_inputs = [&](const char* inputs, const char* checkpoint, Term term) {
-      const std::shared_ptr<Attempt> attempt = bench.attempt(id(1), {}, false, term);
-      model::Assign assign = attempt->assign();
-      assign.spec.inputs = inputs;
-      assign.spec.checkpoint = checkpoint;
-      return bench.attempt_of(std::move(assign));
-    };
-    const Verdict again = running ? Verdict::kKnown : Verdict::kReportAgain;
-    EXPECT_EQ(bench.table.offer(with_inputs("{}", "7", Term(2))), again);
-    const std::shared_ptr<Attempt> other = with_inputs("{\"other\":1}", "", Term(3));
-    if (running) {
-      EXPECT_EQ(bench.table.offer(other), Verdict::kAfterOlder);
-      EXPECT_EQ(bench.table.take_newer(TaskId(1)), other);
-      EXPECT_FALSE(bench.end(id(1)));
-    }
-    EXPECT_EQ(bench.table.offer(other), Verdict::kQueued);
-    EXPECT_EQ(bench.table.offer(with_inputs("{\"other\":1}", "", Term(3))), Verdict::kKnown);
     bench.table.check_invariants();
   }
 }

@@ -53,20 +53,6 @@ class History(FleetCase):
         self.wait_for_workers(1)
         self.assertEqual(self.run_new(), "wf-1")
 
-    def test_the_log_is_lost_while_a_task_runs(self):
-        """Contract: U-1. What the worker runs for the former host is stopped, and is not taken for a task of the new one."""
-        self.begin()
-        self.write("w.yaml", stages(f"{{name: t, run: '{WAITS}'}}"))
-        self.assertEqual(self.submit("w.yaml")[0], 0)
-        self.wait_for(lambda: self.read("ran"))
-        self.wait_until_trimmed()
-        self.kill("host")
-        shutil.rmtree(self.state)
-        self.start_host()
-        self.wait_for_workers(1)
-        self.assertEqual(self.run_new(), "wf-1")
-        self.wait_for(lambda: not os.path.exists(f"/proc/{self.read('ran').strip()}"), "the old program runs on")
-
     def test_an_older_copy_of_the_log_is_restored(self):
         """Contract: U-1."""
         self.begin()

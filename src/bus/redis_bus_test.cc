@@ -100,7 +100,7 @@ TEST(RedisBus, KilledAndRestartedEmpty) {
         ASSERT_TRUE(fleet.host->acknowledge(to_host.id).ok());
       }
       fleet.exchange(100, 50);
-      EXPECT_TRUE(fleet.host->status().ok());
+      EXPECT_TRUE(await([&] { return fleet.host->status().ok(); }));
     }
   });
 }

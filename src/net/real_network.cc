@@ -22,6 +22,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/sync.h"
 #include "net/stream.h"
 #include "net/stream_error.h"
 #include "rota/detail/sync.h"
@@ -123,12 +124,15 @@ class RealStream final : public ByteStream {
     if (write_failed_) return after_failed_write(operation);
     Result<void> ended = socket_.shutdown(fiber::Shutdown::kWrite);
     // Once both ends have ended their half, the system answers that the socket is not connected.
-    if (!ended.ok() && ended_ && ended.code() != ErrorCode::kClosed) return {};
+    if (!ended.ok() && ended_ && !closed_.load()) return {};
     if (!ended.ok()) return stream_error(std::move(ended).take_error(), operation);
     ended_ = true;
     return ended;
   }
-  void close() override { (void)socket_.close(); }
+  void close() override {
+    closed_ = true;
+    (void)socket_.close();
+  }
   [[nodiscard]] std::string peer() const override { return peer_; }
 
  private:
@@ -136,6 +140,7 @@ class RealStream final : public ByteStream {
   const std::string peer_;
   bool write_failed_ = false;
   bool ended_ = false;  // By shutdown_write().
+  sync::Atomic<bool> closed_{false};
 };
 
 class RealTcpListener final : public Listener {

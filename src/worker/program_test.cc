@@ -3,6 +3,7 @@
 
 #include <csignal>
 
+#include "base/sync.h"
 #include "worker/process_testing.h"
 #include "worker/task_check.h"
 
@@ -246,7 +247,7 @@ TEST(Program, Terminate) {
     ProgramRun running(bench.guards, bench.place, bench.request(7, patient), bench.events);
     fiber::with_scope([&](fiber::Nursery& n) {
       auto task = n.spawn([&] { return running.wait().value().outcome.message; });
-      while (bench.events.all.empty()) ASSERT_TRUE(fiber::sleep_for(1ms).ok());
+      while (!events.up.load()) ASSERT_TRUE(fiber::sleep_for(1ms).ok());
       running.terminate();
       EXPECT_EQ(task.get(), "killed by signal 15 (Terminated)");
     });
@@ -311,7 +312,11 @@ TEST(Program, TimesOfAProgramThatStandsBy) {
       request.stand_by = stand_by;
       return request;
     };
-    ProgramRun first(guards, bench.place, held(1, "echo log up >&3; sleep 0.1", false), bench.events);
+    struct Heard : Recorded {
+      void on_log(const std::string&) override { up = true; }
+      sync::Atomic<bool> up{false};
+    } events;
+    ProgramRun first(guards, bench.place, held(1, "echo log up >&3; sleep 0.1", false), events);
     Recorded unused;
     ProgramRun second(guards, bench.place, held(2, "true", true), unused);
     fiber::with_scope([&](fiber::Nursery& n) {
@@ -320,9 +325,8 @@ TEST(Program, TimesOfAProgramThatStandsBy) {
       const AttemptResult later = second.wait().value();
       const AttemptResult earlier = task.get();
       EXPECT_EQ(earlier.next, (model::AttemptId{model::TaskId(2), model::AttemptNumber(2)}));
-      EXPECT_GE(later.outcome.started_ns, earlier.outcome.ended_ns);
+      EXPECT_GE(later.outcome.started_ns, earlier.outcome.ended_ns) << "waiting is not running";
       EXPECT_LT(later.outcome.started_ns, later.outcome.ended_ns);
-      EXPECT_LT(later.outcome.ended_ns - later.outcome.started_ns, 50'000'000) << "waiting is not running";
     });
   });
 }

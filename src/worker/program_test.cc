@@ -28,6 +28,12 @@ struct Recorded : ProgramEvents {
   std::vector<std::string> all;
 };
 
+// A program says with a log line that it is up, while another task waits for it.
+struct Heard : Recorded {
+  void on_log(const std::string&) override { up = true; }
+  sync::Atomic<bool> up{false};
+};
+
 model::TaskSpec script(const std::string& text) {
   model::TaskSpec spec;
   spec.program.emplace().shell = text;
@@ -244,7 +250,8 @@ TEST(Program, Terminate) {
     Bench bench;
     model::TaskSpec patient = script("echo log up >&3; sleep 1000");
     patient.program->grace_ms = 3'600'000;
-    ProgramRun running(bench.guards, bench.place, bench.request(7, patient), bench.events);
+    Heard events;
+    ProgramRun running(bench.guards, bench.place, bench.request(7, patient), events);
     fiber::with_scope([&](fiber::Nursery& n) {
       auto task = n.spawn([&] { return running.wait().value().outcome.message; });
       while (!events.up.load()) ASSERT_TRUE(fiber::sleep_for(1ms).ok());
@@ -264,11 +271,12 @@ TEST(Program, Terminate) {
 TEST(Program, CancelledTask) {
   in_runtime([] {
     Bench bench;
+    Heard events;
     ProgramRun running(bench.guards, bench.place, bench.request(7, script("echo $$; echo log up >&3; sleep 1000")),
-                       bench.events);
+                       events);
     fiber::with_scope([&](fiber::Nursery& n) {
       auto task = n.spawn([&] { return running.wait().code(); });
-      while (bench.events.all.empty()) ASSERT_TRUE(fiber::sleep_for(1ms).ok());
+      while (!events.up.load()) ASSERT_TRUE(fiber::sleep_for(1ms).ok());
       task.cancel();
       task.wait();
     });
@@ -312,16 +320,13 @@ TEST(Program, TimesOfAProgramThatStandsBy) {
       request.stand_by = stand_by;
       return request;
     };
-    struct Heard : Recorded {
-      void on_log(const std::string&) override { up = true; }
-      sync::Atomic<bool> up{false};
-    } events;
+    Heard events;
     ProgramRun first(guards, bench.place, held(1, "echo log up >&3; sleep 0.1", false), events);
     Recorded unused;
     ProgramRun second(guards, bench.place, held(2, "true", true), unused);
     fiber::with_scope([&](fiber::Nursery& n) {
       auto task = n.spawn([&] { return first.wait().value(); });
-      while (bench.events.all.empty()) ASSERT_TRUE(fiber::sleep_for(1ms).ok());
+      while (!events.up.load()) ASSERT_TRUE(fiber::sleep_for(1ms).ok());
       const AttemptResult later = second.wait().value();
       const AttemptResult earlier = task.get();
       EXPECT_EQ(earlier.next, (model::AttemptId{model::TaskId(2), model::AttemptNumber(2)}));

@@ -69,7 +69,7 @@ double run_kernel(Product& product, unsigned at_once) {
 }
 
 // Echoes until `stop`, and counts.
-void echo(fiber::Nursery& scope, const std::atomic<bool>& stop, std::uint64_t& echoes) {
+void echo(fiber::Nursery& scope, const std::atomic<bool>& stop, std::atomic<std::uint64_t>& echoes) {
   auto listener = std::make_shared<fiber::TcpListener>(fiber::TcpListener::bind("127.0.0.1", 0).value());
   scope.launch([listener] {
     fiber::TcpStream peer = listener->accept().value();
@@ -90,14 +90,16 @@ Figures run_kernel_beside(unsigned threads, std::uint64_t size) {
   Product product((size + kTile - 1) / kTile * kTile);
   return bench::on_workers(threads, [&]() -> Figures {
     std::vector<double> alone_ns, beside_ns;
-    std::uint64_t echoes = 0;
+    std::atomic<std::uint64_t> echoes{0};
     for (int round = 0; round < 6; ++round) {  // In turns, because a shared machine drifts.
       const double alone = run_kernel(product, threads - 1);
       const std::uint64_t want = product.sum();
       std::atomic<bool> stop{false};
       double beside = 0;
       fiber::with_scope([&](fiber::Nursery& scope) {
+        const std::uint64_t before = echoes.load();
         echo(scope, stop, echoes);
+        while (echoes.load() == before) fiber::yield();  // The server has load from here on.
         beside = run_kernel(product, threads - 1);
         stop = true;
       });

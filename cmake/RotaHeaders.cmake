@@ -54,6 +54,9 @@ function(rota_check_headers target)
     rota_target(${target})
   endif()
   target_compile_options(${target} PRIVATE -O0 -g0)  # Nobody runs them.
+  if(NOT arg_PUBLIC_ONLY)  # A public header must name every header that it needs, also those of the standard library.
+    rota_precompile_std(${target} SOURCES ${sources})
+  endif()
   target_link_libraries(${target} PRIVATE ${arg_LINK})
   if(NOT TARGET headers)
     add_custom_target(headers)

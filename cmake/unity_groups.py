@@ -1,7 +1,8 @@
 """Chooses which source files of one target are compiled together: unity_groups.py MAX_LINES FILE...
 
 Prints one line per file: the number of its group, a tab, the file. Two files share a group unless one of them uses a name
-that the other one declares for itself alone (in an anonymous namespace, as a static or as a macro). The script reads
+that the other one declares for itself alone (in an anonymous namespace, as a static or as a macro). Files with hooks of
+the simulator (base/sim_hooks.h) share a group with each other only: src/sim replaces their objects. The script reads
 declarations with regular expressions, which works because clang-format has formatted the code: a declaration at
 namespace scope starts in the first column, and a comment marks the end of each namespace. A clash that the script misses
 is a compile error in the unity build.
@@ -52,9 +53,10 @@ class Source:
         self.lines = text.count("\n")
         self.own = own_names(text)
         self.used = used_names(text)
+        self.hooked = '#include "base/sim_hooks.h"' in text
 
     def clashes_with(self, other):
-        return bool(self.own & other.used or other.own & self.used)
+        return self.hooked != other.hooked or bool(self.own & other.used or other.own & self.used)
 
 
 def groups(sources, max_lines):

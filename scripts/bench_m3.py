@@ -56,11 +56,12 @@ def main():
     parser.add_argument("--tasks", type=int, default=500)
     parser.add_argument("--work-us", type=int, default=100, help="what each task computes")
     parser.add_argument("--preset", default="release", choices=build.presets())
+    parser.add_argument("--no-build", action="store_true", help="run the program as it was built last")
     args = parser.parse_args()
     if args.runs < 1:
         parser.error("--runs must be at least 1")
     program = os.path.join(build.folder(args.preset), "examples", "m3")
-    if not build.build(args.preset, ["m3"]):
+    if not args.no_build and not build.build(args.preset, ["m3"]):
         return 1
     runs = {scheduler: [] for scheduler in SCHEDULERS}
     for _ in range(args.runs):

@@ -4,7 +4,9 @@ A step that fails says which command failed, where its log is, and shows the par
 terminal a long step shows how far it is; elsewhere it says so once in half a minute.
 """
 
+import codecs
 import os
+import queue
 import re
 import shlex
 import signal
@@ -17,6 +19,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LOGS = os.path.join(ROOT, "build", "logs")
 TERMINAL = sys.stdout.isatty()
 LIVE = set()  # The processes under way.
+START_S = 60  # A program has at least so long until its first word: on a busy machine it may have to wait for a processor.
+LAST_WORDS_S = 10  # How long a program that was stopped, or has ended, may keep its output open.
+BUILD_QUIET_S = 1800  # A build that says nothing for so long hangs: ninja speaks after each file.
 
 
 def relative(path):
@@ -46,48 +51,97 @@ def log_path(name):
     return os.path.join(LOGS, re.sub(r"[^\w.-]+", "_", name) + ".log")
 
 
-def execute(command, log, cwd=ROOT, env=None, quiet_s=None, on_line=None):
-    """Runs `command` with its output in `log`. Returns its exit status, or None when it said nothing for `quiet_s`.
+def execute(command, log, cwd=ROOT, env=None, quiet_s=None, limit_s=None, on_line=None, dump=False):
+    """Runs `command` with its output in `log`. Returns its exit status, or None when it was stopped: because it said nothing
+    for `quiet_s`, or ran for more than `limit_s`. stop_reason(log) then has the reason.
 
-    The command is a process group of its own, and is killed as one: nothing that a test starts outlives it.
+    The command is a process group of its own, and is killed as one: nothing that a test starts outlives it. With `dump` it
+    gets ABRT before that, for which Python's faulthandler says where each thread is.
     """
     with open(log, "w", encoding="utf-8", errors="replace", buffering=1) as out:
         out.write(f"$ {shown(command)}\n")
         out.flush()
-        process = subprocess.Popen(
-            [str(part) for part in command], cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, start_new_session=True, text=True, encoding="utf-8", errors="replace")
+        process = subprocess.Popen([str(part) for part in command], cwd=cwd, env=env, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
         LIVE.add(process)
-        heard, ended, gave_up = threading.Event(), threading.Event(), threading.Event()
-
-        def watch():
-            while heard.wait(quiet_s):
-                heard.clear()
-                if ended.is_set():
-                    return
-            gave_up.set()
-            kill_group(process)
-
-        watcher = threading.Thread(target=watch, daemon=True) if quiet_s else None
-        if watcher:
-            watcher.start()
         try:
-            for text in process.stdout:
-                heard.set()
-                out.write(text)
-                if on_line:
-                    on_line(text)
+            output = Output(process, out, on_line)
+            reason = output.copy(quiet_s, limit_s)
+            if reason and dump and process.poll() is None:
+                process.send_signal(signal.SIGABRT)
+                output.copy(limit_s=LAST_WORDS_S)
+            if reason:
+                kill_group(process)
+                output.copy(limit_s=LAST_WORDS_S)
             status = process.wait()
         finally:
             LIVE.discard(process)
-            ended.set()
-            heard.set()
-            if watcher:
-                watcher.join()
-        if gave_up.is_set():
-            out.write(f"\nstopped: nothing was heard from it for {quiet_s} s\n")
+        if reason:
+            out.write(f"\n{reason}\n")
             return None
         return status
+
+
+class Output:
+    """The output of a process. A thread reads it, so that nobody waits for a process that is silent."""
+
+    def __init__(self, process, out, on_line):
+        self.process, self.out, self.on_line = process, out, on_line
+        self.pieces = queue.Queue(64)
+        self.decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self.line = ""
+        self.at_end = False
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self):
+        while piece := self.process.stdout.read1(65536):
+            self.pieces.put(piece)
+        self.pieces.put(None)
+
+    def take(self, piece):
+        """Writes it at once, also a part of a line, and calls on_line with each line that is whole."""
+        text = self.decoder.decode(piece)
+        self.out.write(text)
+        self.out.flush()
+        if self.on_line:
+            *whole, self.line = (self.line + text).split("\n")
+            for each in whole:
+                self.on_line(each)
+
+    def copy(self, quiet_s=None, limit_s=None):
+        """Copies until the output ends and returns None, or why the process must be stopped. A process that has ended may have
+        left others behind that keep its output open: they are not waited for."""
+        start = heard = time.monotonic()
+        patience_s = quiet_s and max(quiet_s, START_S)
+        ended = None
+        while not self.at_end:
+            try:
+                piece = self.pieces.get(timeout=0.2)
+            except queue.Empty:
+                piece = b""
+            now = time.monotonic()
+            if piece is None:
+                self.at_end = True
+            elif piece:
+                heard, patience_s = now, quiet_s
+                self.take(piece)
+            elif self.process.poll() is not None:
+                ended = ended or now
+                if now - ended > LAST_WORDS_S:
+                    kill_group(self.process)
+                    break
+            elif patience_s and now - heard > patience_s:
+                return f"stopped: nothing was heard from it for {quiet_s} s"
+            if limit_s and ended is None and now - start > limit_s:
+                return f"stopped: it ran for more than {limit_s} s"
+        return None
+
+
+def stop_reason(log):
+    """Why execute() returned None."""
+    with open(log, encoding="utf-8", errors="replace") as file:
+        found = re.findall(r"^stopped: .*", file.read(), re.MULTILINE)
+    return found[-1] if found else "stopped"
 
 
 def kill_group(process, how=signal.SIGKILL):
@@ -129,6 +183,10 @@ def failing_part(log, limit=40):
     """The lines of a log that a person wants to see first."""
     with open(log, encoding="utf-8", errors="replace") as file:
         lines = file.read().splitlines()[1:]
+    # Of a script that was stopped: which test it was in, and where.
+    stacks = [i for i, text in enumerate(lines) if "Fatal Python error: Aborted" in text]
+    if stacks and lines[-1].startswith("stopped: "):
+        return [lines[-1]] + lines[max(0, stacks[-1] - 2):stacks[-1] + limit]
     starts = [i for i, text in enumerate(lines)
               if re.search(r"^FAILED: |CMake Error|^\S+:\d+: Failure|Sanitizer|^Traceback|: error:|^ERROR:|^FAIL:", text)]
     first = starts[0] if starts else max(0, len(lines) - 25)
@@ -159,7 +217,7 @@ def run(title, command, cwd=ROOT, env=None, log_name=None, result="done"):
             print(f"{title:<32} {step.group(1)}", flush=True)
 
     progress(title, "...")
-    status = execute(command, log, cwd=cwd, env=env, on_line=on_line)
+    status = execute(command, log, cwd=cwd, env=env, quiet_s=BUILD_QUIET_S, on_line=on_line)
     line(title, result if status == 0 else "FAILED", time.monotonic() - start)
     if status != 0:
         report_failure(command, log)

@@ -1,8 +1,9 @@
 """The test run behind ./dev test: test_run.py [FILTER] [--preset PRESET]
 
 Without a filter everything runs: the static checks, the contract, the release build's tests, the tests of the scripts, the
-installed package and its consumers, clang's build of each file by itself, and the sanitizers' builds with the fuzzers. With
-a filter, one suite, or the matching tests of one preset. One line per suite; the last line is `N passed, N failed`.
+installed package and its consumers, the sanitizers' builds with the fuzzers, and clang's build of each file by itself. What
+is built is tested while the next preset is being built. With a filter, one suite, or the matching tests of one preset. One
+line per suite; the last line is `N passed, N failed`.
 
 docs/decisions/0070-build-and-test-time.md says what each build is for.
 """
@@ -16,6 +17,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import build
@@ -34,32 +36,41 @@ SANITIZER_OPTIONS = {
     "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1:suppressions="
                     + os.path.join(os.path.dirname(os.path.abspath(__file__)), "tsan_suppressions.txt"),
 }
-# A test program that says nothing for so long hangs. GoogleTest speaks before and after each test.
-QUIET_S = 180
-QUIET_EMULATED_S = 600  # In an emulator.
+# A test program that says nothing for so long hangs. GoogleTest speaks before and after each test. These limits, like all
+# of them, are far longer than anything takes on a busy machine: they end a run that hangs while it can still report.
+QUIET_S = 600
+QUIET_EMULATED_S = 1200  # In an emulator.
+PROGRAM_LIMIT_S = 3600
+# The same for the scripts. The tests' own limits are shorter and say more; these are for a test that has none where it hangs.
+SCRIPT_QUIET_S = 900  # unittest speaks before and after each test.
+SCRIPT_LIMIT_S = 2700
+CHECK_LIMIT_S = 1200  # The static checks.
 EMULATED = {"aarch64"}
 JOBS = os.cpu_count() or 1
 
 
 class Tally:
-    """What the whole run came to."""
+    """What the whole run came to. Several threads may count and report at the same time."""
 
     def __init__(self):
         self.passed = 0
         self.failed = 0
+        self.lock = threading.Lock()
 
     def suite(self, title, passed, failed, seconds, skipped=0, command=None, log=None, part=None):
         """Counts a suite and prints its line."""
-        self.passed += passed
-        self.failed += failed
         words = [f"{passed} passed"] + [f"{skipped} skipped"] * bool(skipped) + [f"{failed} FAILED"] * bool(failed)
-        steps.line(title, ", ".join(words), seconds)
-        if failed and command:
-            steps.report_failure(command, log, part)
+        with self.lock:
+            self.passed += passed
+            self.failed += failed
+            steps.line(title, ", ".join(words), seconds)
+            if failed and command:
+                steps.report_failure(command, log, part)
 
     def step(self, title, ok):
         """Counts a step that has printed its own line; one that only prepares counts when it fails."""
-        self.failed += not ok
+        with self.lock:
+            self.failed += not ok
         return ok
 
 
@@ -85,7 +96,7 @@ def test_programs(preset, rooms=None):
 class Outcome:
     """What one process said. GoogleTest's own lines are counted, so that a crash loses no result."""
 
-    def __init__(self, kind, command, log, status, quiet_s):
+    def __init__(self, kind, command, log, status):
         self.command, self.log = command, log
         self.passed = self.failed = self.skipped = 0
         self.part = None
@@ -99,7 +110,7 @@ class Outcome:
             self.passed, self.failed = (1, 0) if status == 0 else (0, 1)
             self.part = steps.failing_part(log) if self.failed else None
         if self.failed and status is None:
-            self.part = (self.part or []) + [f"stopped: nothing was heard from it for {quiet_s} s"]
+            self.part = (self.part or []) + [steps.stop_reason(log)]
         elif self.failed and status < 0:
             self.part = (self.part or []) + [f"ended by {signal.Signals(-status).name}"]
 
@@ -142,8 +153,8 @@ def run_program(preset, kind, name, command, prefix, gtest_filter, shard):
     log = steps.log_path(f"{preset}_{name}" + (f"_{shard}" if kind == "gtest" else ""))
     start = time.monotonic()
     quiet_s = QUIET_EMULATED_S if preset in EMULATED else QUIET_S
-    status = steps.execute(full, log, env=env, quiet_s=quiet_s)
-    return Outcome(kind, full, log, status, quiet_s), time.monotonic() - start
+    status = steps.execute(full, log, env=env, quiet_s=quiet_s, limit_s=PROGRAM_LIMIT_S)
+    return Outcome(kind, full, log, status), time.monotonic() - start
 
 
 def run_programs(tally, preset, programs):
@@ -178,7 +189,7 @@ def lint(tally):
     start = time.monotonic()
     command = python("scripts/lint/run.py")
     log = steps.log_path("lint")
-    status = steps.execute(command, log)
+    status = steps.execute(command, log, limit_s=CHECK_LIMIT_S)
     with open(log, encoding="utf-8") as file:
         text = file.read()
     passed = len(re.findall(r"^lint .* ok$", text, re.MULTILINE))
@@ -191,85 +202,128 @@ def contract(tally):
     start = time.monotonic()
     command = python("scripts/contract.py", "--brief")
     log = steps.log_path("contract")
-    status = steps.execute(command, log)
+    status = steps.execute(command, log, limit_s=CHECK_LIMIT_S)
     tally.suite("contract", int(status == 0), int(status != 0), time.monotonic() - start, command=command, log=log)
 
 
 def script_tests(tally, folder, title):
-    """Python's unittest over a folder: *_test.py. A folder without any is not there yet."""
+    """Python's unittest over a folder: *_test.py. A folder without any is not there yet.
+
+    A suite that hangs is stopped, and its report names the test and the line in which it hung."""
     if not glob.glob(os.path.join(steps.ROOT, folder, "*_test.py")):
         return
     start = time.monotonic()
-    command = python("-m", "unittest", "discover", "-s", folder, "-p", "*_test.py")
+    command = python("-u", "-X", "faulthandler", "-m", "unittest", "discover", "-v", "-s", folder, "-p", "*_test.py")
     log = steps.log_path(title)
     env = build.environment()
     env.setdefault("ROTA_COMMAND", os.path.join(build.folder("release"), "src", "cli", "rota"))
-    status = steps.execute(command, log, env=env)
-    with open(log, encoding="utf-8", errors="replace") as file:
-        text = file.read()
-    ran = re.search(r"^Ran (\d+) test", text, re.MULTILINE)
-    counts = {word: int(n) for word, n in re.findall(r"(failures|errors|skipped)=(\d+)", text)}
-    failed = counts.get("failures", 0) + counts.get("errors", 0)
-    if status != 0 or not ran or int(ran.group(1)) == 0:
-        failed = max(failed, 1)
-    skipped = counts.get("skipped", 0)
-    passed = max(0, (int(ran.group(1)) if ran else 0) - failed - skipped)
+    status = steps.execute(command, log, env=env, quiet_s=SCRIPT_QUIET_S, limit_s=SCRIPT_LIMIT_S, dump=True)
+    passed, failed, skipped = count_scripts(log, status)
     tally.suite(title, passed, failed, time.monotonic() - start, skipped, command, log)
 
 
-def sanitizers(tally):
-    for preset, rooms in SANITIZED.items():
+def count_scripts(log, status):
+    """(passed, failed, skipped) of a run of unittest -v."""
+    with open(log, encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    ran = next(reversed(list(re.finditer(r"^Ran (\d+) test", text, re.MULTILINE))), None)
+    if ran is None:  # It was stopped, or it crashed. The verdicts so far stand after the names of the tests.
+        verdicts = re.findall(r"(?:^|\.\.\. )(ok|FAIL|ERROR|skipped '.*')$", text, re.MULTILINE)
+        failed = sum(verdict in ("FAIL", "ERROR") for verdict in verdicts)
+        return verdicts.count("ok"), failed + 1, len(verdicts) - verdicts.count("ok") - failed
+    counts = {word: int(n) for word, n in re.findall(r"(failures|errors|skipped)=(\d+)", text[ran.end():])}
+    failed = counts.get("failures", 0) + counts.get("errors", 0)
+    if status != 0 or int(ran.group(1)) == 0:
+        failed = max(failed, 1)
+    skipped = counts.get("skipped", 0)
+    return max(0, int(ran.group(1)) - failed - skipped), failed, skipped
+
+
+class Suite:
+    """A part of the run: what it builds, what it runs after that, and in which lane.
+
+    build(tally) returns whether it went well, and only then run(tally) is called."""
+
+    def __init__(self, run, build=None, lane=None):
+        self.run, self.build, self.lane = run, build, lane
+
+    def both(self, tally):
+        if self.build is None or self.build(tally):
+            self.run(tally)
+
+
+def programs(preset, rooms=None):
+    return [(*program, None) for program in test_programs(preset, rooms)]
+
+
+def sanitizer(preset):
+    """The test programs of the rooms that join, and the fuzzers, in a sanitizer's build."""
+    rooms = SANITIZED[preset]
+
+    def build_it(tally):
         if not tally.step(preset, build.refresh(preset)):
-            continue
-        programs = [(*program, None) for program in test_programs(preset, rooms)]
-        if programs and tally.step(preset, build.build(preset, [name for _, name, _, _ in programs])):
-            run_programs(tally, preset, programs)
+            return False
+        names = [name for _, name, _, _ in programs(preset, rooms)]
+        return bool(names) and tally.step(preset, build.build(preset, names))
+
+    return Suite(lambda tally: run_programs(tally, preset, programs(preset, rooms)), build_it, "programs")
 
 
 def clang(tally):
     """Each source file and each header compiles by itself, with clang 19 and its thread-safety analysis."""
     ok = tally.step("clang", build.build("clang", ["rota_rooms", "headers"], title="each file by itself (clang)", result="1 passed"))
-    tally.passed += ok
+    with tally.lock:
+        tally.passed += ok
 
 
-def release(tally):
-    if tally.step("release", build.build("release")):
-        run_programs(tally, "release", [(*program, None) for program in test_programs("release")])
+def release():
+    return Suite(lambda tally: run_programs(tally, "release", programs("release")),
+                 lambda tally: tally.step("release", build.build("release")), "programs")
 
 
 def scripts_in(folder, *targets):
     """The scripts of a folder, after those targets of the release build that they run."""
 
-    def suite(tally):
-        if not targets or tally.step(folder, build.build("release", targets, title=f"build {' '.join(targets)}")):
-            script_tests(tally, folder, folder)
+    def build_them(tally):
+        return not targets or tally.step(folder, build.build("release", targets, title=f"build {' '.join(targets)}"))
 
-    return suite
-
-
-def bench(tally):
-    """The benchmarks' programs, those whose libraries are here, are built and do each work once, small."""
-    if os.path.exists(os.path.join(steps.ROOT, "bench", "CMakeLists.txt")):
-        if tally.step("bench", build.build("release", ["bench"])):
-            script_tests(tally, "bench/tests", "bench/tests")
+    return Suite(lambda tally: script_tests(tally, folder, folder), build_them, "scripts")
 
 
-# In the order they run: what is quick and fails often comes first. Each name, or its last part, is also a filter.
+# In the order they are built: what is quick and fails often comes first. Each name, or its last part, is also a filter. The
+# tests of the installed package build in the release folder themselves, so no later suite builds there.
 SUITES = {
-    "lint": lint,
-    "contract": contract,
-    "release": release,
+    "lint": Suite(lint),
+    "contract": Suite(contract),
     "tests/checks": scripts_in("tests/checks"),
-    "tests/docs": scripts_in("tests/docs"),
-    "tests/metering": scripts_in("tests/metering"),
-    "tests/consumer": scripts_in("tests/consumer"),
-    "tests/flow": scripts_in("tests/flow", "m3", "story"),
+    "release": release(),
     "tests/cli": scripts_in("tests/cli", "rota"),
     "tests/fleet": scripts_in("tests/fleet", "rota", "squares"),
-    "bench": bench,
-    "clang": clang,
-    "sanitizers": sanitizers,
+    "tests/flow": scripts_in("tests/flow", "m3", "story"),
+    "tests/web": scripts_in("tests/web", "rota"),
+    "bench/tests": scripts_in("bench/tests", "bench"),  # The programs whose libraries are here do each work once, small.
+    "tests/docs": scripts_in("tests/docs"),
+    "tests/metering": scripts_in("tests/metering"),
+    "tests/consumer": scripts_in("tests/consumer", "rota_rooms", "rota"),  # Then its setup has only to install them.
+    "asan-ubsan": sanitizer("asan-ubsan"),
+    "tsan": sanitizer("tsan"),
+    "clang": Suite(clang),
 }
+
+
+def everything(tally, suites):
+    """Builds one suite after the other; in the meantime, what is built is tested in two lanes: programs, which need the
+    processors, and scripts, which mostly wait for the processes that they start. Builds have a lower priority (nice)."""
+    with concurrent.futures.ThreadPoolExecutor(1) as programs_lane, concurrent.futures.ThreadPoolExecutor(1) as scripts_lane:
+        lanes = {"programs": programs_lane, "scripts": scripts_lane}
+        under_way = []
+        for suite in suites:
+            if suite.lane is None:
+                suite.both(tally)
+            elif suite.build is None or suite.build(tally):
+                under_way.append(lanes[suite.lane].submit(suite.run, tally))
+        for run in under_way:
+            run.result()  # An exception in a lane ends the run.
 
 
 def matching(tally, preset, wanted):
@@ -301,12 +355,12 @@ def main():
     args = parser.parse_args()
     steps.end_together()
     tally = Tally()
-    suites = SUITES | {os.path.basename(name): suite for name, suite in SUITES.items()}
+    suites = SUITES | {name.split("/")[1] if name.startswith("tests/") else name.split("/")[0]: suite
+                       for name, suite in SUITES.items()}
     if args.filter is None and args.preset == "dev":
-        for suite in SUITES.values():
-            suite(tally)
+        everything(tally, SUITES.values())
     elif args.filter in suites:
-        suites[args.filter](tally)
+        suites[args.filter].both(tally)
     else:
         matching(tally, args.preset, args.filter or "*")
     if tally.passed + tally.failed == 0:

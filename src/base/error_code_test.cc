@@ -11,6 +11,8 @@
 #include <sstream>
 #include <string>
 
+#include "base/source_dir.h"
+
 namespace rota {
 namespace {
 
@@ -112,7 +114,7 @@ std::string documentation() {
 }
 
 TEST(ErrorCodeTest, TheDocumentationSaysTheSame) {
-  const std::string path = ROTA_SOURCE_DIR "/docs/errors.md";
+  const std::string path = std::string(kSourceDir) + "/docs/errors.md";
   if (std::getenv("ROTA_REWRITE") != nullptr) std::ofstream(path) << documentation();
   std::ifstream file(path);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());

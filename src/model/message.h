@@ -4,6 +4,14 @@
 // Fencing (U-1). Every message about a task names the attempt and the term of the leader that decided it. A worker
 // ignores a message with an older term than the newest it knows, or with an older attempt than the newest it knows of
 // that task; a host does the same. Therefore a message may be delivered twice or late without harm.
+//
+// The numbers of tasks and attempts begin again when a log is lost, and repeat when an older copy of it is restored.
+// The wall time of the record that assigned an attempt (`assigned_ns`) tells such attempts apart: every message about
+// an attempt has it, and it is about another attempt if it differs.
+//
+// A worker that restarts under its name inherits what was sent to its predecessor and not acknowledged; the host has
+// given those attempts up as lost, or will when it hears of the restart. Therefore a message that lets a worker act
+// names the incarnation that it is for, and another incarnation ignores it (is_for()).
 #pragma once
 
 #include <cstdint>
@@ -51,26 +59,44 @@ struct Assign {
   TaskSpec spec{};                   // Without references.
   ResourceUse resources{};           // What it holds at the worker.
   std::vector<MergedTask> merged{};  // Empty, or all merged tasks with the leading one first.
-  ROTA_FIELDS(id, term, identity, spec, resources, merged)
+  std::int64_t assigned_ns = 0;      // Of the leading task and of all merged ones.
+  Incarnation incarnation{};         // Of the worker that it is for.
+  ROTA_FIELDS(id, term, identity, spec, resources, merged, assigned_ns, incarnation)
 };
 
 // What a worker is to do with an attempt that it has.
-enum class AttemptAction : std::uint8_t { kCancel, kPreempt, kPause, kResume };
-ROTA_ENUM_NAMES(AttemptAction, kResume, "cancel", "preempt", "pause", "resume")
+enum class AttemptAction : std::uint8_t {
+  kCancel,
+  kPreempt,
+  kPause,
+  kResume,
+  kRecall,  // Give it back, as preempted, if it has not started; otherwise it runs on.
+};
+ROTA_ENUM_NAMES(AttemptAction, kRecall, "cancel", "preempt", "pause", "resume", "recall")
 struct ControlAttempt {
   static constexpr std::string_view kName = "ControlAttempt";
   AttemptId id{};
   Term term{};
   AttemptAction action = AttemptAction::kCancel;
-  ROTA_FIELDS(id, term, action)
+  std::int64_t assigned_ns = 0;
+  Incarnation incarnation{};  // Of the worker that it is for.
+  ROTA_FIELDS(id, term, action, assigned_ns, incarnation)
 };
+
+// True if an Assign or a ControlAttempt is for the worker with this incarnation. A message without one is for every
+// worker of its name: the host has never heard an incarnation from it.
+template <class Message>
+[[nodiscard]] bool is_for(const Message& message, Incarnation incarnation) {
+  return message.incarnation.is_none() || message.incarnation == incarnation;
+}
 
 // The final report of this attempt is durable: the worker may forget it.
 struct AcknowledgeReport {
   static constexpr std::string_view kName = "AcknowledgeReport";
   AttemptId id{};
   Term term{};
-  ROTA_FIELDS(id, term)
+  std::int64_t assigned_ns = 0;
+  ROTA_FIELDS(id, term, assigned_ns)
 };
 
 // The host does not know this worker, or this incarnation of it: it must register.
@@ -85,13 +111,22 @@ using ToWorker = std::variant<Assign, ControlAttempt, AcknowledgeReport, Registe
 
 // ---------------------------------------------------------------------------------------------------- from a worker
 
+// An attempt that a worker has.
+struct HeldAttempt {
+  AttemptId id{};
+  std::int64_t assigned_ns = 0;
+  ROTA_FIELDS(id, assigned_ns)
+  friend auto operator<=>(const HeldAttempt&, const HeldAttempt&) = default;
+};
+
 struct Register {
   static constexpr std::string_view kName = "Register";
   Incarnation incarnation{};
   WorkerSpec worker{};
   std::vector<CacheItem> caches{};
-  std::vector<AttemptId> held{};  // Attempts whose end it has not reported, or whose report is not acknowledged.
-  ROTA_FIELDS(incarnation, worker, caches, held)
+  std::vector<HeldAttempt> held{};  // Attempts whose end it has not reported, or whose report is not acknowledged.
+  Term term{};                      // The newest that it has heard of; it ignores messages of older ones.
+  ROTA_FIELDS(incarnation, worker, caches, held, term)
 };
 
 struct Heartbeat {
@@ -158,7 +193,8 @@ struct Report {
   AttemptId id{};
   Term term{};
   ReportBody body{};
-  ROTA_FIELDS(id, term, body)
+  std::int64_t assigned_ns = 0;
+  ROTA_FIELDS(id, term, body, assigned_ns)
 
   [[nodiscard]] bool is_final() const { return std::holds_alternative<Ended>(body); }
 };
@@ -168,7 +204,8 @@ using FromWorker = std::variant<Register, Heartbeat, Leave, Report>;
 
 // --------------------------------------------------------------------------------------------------------- encoding
 
-inline constexpr std::uint8_t kMessageVersion = 1;
+// Raised with every change of a message's fields: TheBytesAreFrozen in message_test.cc finds one.
+inline constexpr std::uint8_t kMessageVersion = 4;
 
 // The version, then the message.
 [[nodiscard]] std::string encode_message(const ToWorker& message);

@@ -59,6 +59,8 @@ TEST(MessageTest, AnAssignmentArrivesAsItWasSent) {
   sent.resources.named = {{"licence", 1}};
   sent.resources.devices = 5;
   sent.merged = {{sent.id, "{}"}};
+  sent.assigned_ns = 12;
+  sent.incarnation = Incarnation(99);
   const Result<ToWorker> received = decode_to_worker(encode_message(ToWorker(sent)));
   ASSERT_TRUE(received.ok());
   const Assign& again = std::get<Assign>(*received);
@@ -68,6 +70,22 @@ TEST(MessageTest, AnAssignmentArrivesAsItWasSent) {
   EXPECT_EQ(again.spec, sent.spec);
   EXPECT_EQ(again.resources, sent.resources);
   EXPECT_EQ(again.merged, sent.merged);
+  EXPECT_EQ(again.assigned_ns, sent.assigned_ns);
+  EXPECT_EQ(again.incarnation, sent.incarnation);
+}
+
+// U-1: an assignment or a control is for one incarnation of a worker. Without one it is for every worker of the name.
+TEST(MessageTest, IsForOneIncarnation) {
+  const auto check = [](auto message) {
+    EXPECT_TRUE(is_for(message, Incarnation(1)));
+    EXPECT_TRUE(is_for(message, Incarnation()));
+    message.incarnation = Incarnation(1);
+    EXPECT_TRUE(is_for(message, Incarnation(1)));
+    EXPECT_FALSE(is_for(message, Incarnation(2)));
+    EXPECT_FALSE(is_for(message, Incarnation()));
+  };
+  check(Assign{});
+  check(ControlAttempt{});
 }
 
 template <class Message>
@@ -116,9 +134,11 @@ TEST(MessageTest, AnotherVersionIsRefusedByName) {
 
 // The encoding of one message, byte by byte: another release must read it as long as the version is the same.
 TEST(MessageTest, TheBytesAreFrozen) {
-  const Report report{{TaskId(WorkflowId(1), 2), AttemptNumber(3)}, Term(4), Progress{500, "half"}};
-  EXPECT_EQ(testing_support::hex(encode_message(FromWorker(report))), "010382808008030401f4030468616c66");
-  EXPECT_EQ(testing_support::hex(encode_message(ToWorker(RegisterAgain{Term(300)}))), "0103ac02");
+  const Report report{{TaskId(WorkflowId(1), 2), AttemptNumber(3)}, Term(4), Progress{500, "half"}, 5};
+  EXPECT_EQ(testing_support::hex(encode_message(FromWorker(report))), "040382808008030401f4030468616c660a");
+  EXPECT_EQ(testing_support::hex(encode_message(ToWorker(RegisterAgain{Term(300)}))), "0403ac02");
+  const ControlAttempt pause{report.id, Term(4), AttemptAction::kPause, 5, Incarnation(300)};
+  EXPECT_EQ(testing_support::hex(encode_message(ToWorker(pause))), "0401828080080304020aac02");
 }
 
 TEST(MessageTest, EveryMemberIsInItsList) {
@@ -135,6 +155,7 @@ TEST(MessageTest, EveryMemberIsInItsList) {
   expect_all_members_listed<ProgramLimits>();
   expect_all_members_listed<CacheSpec>();
   expect_all_members_listed<Variable>();
+  expect_all_members_listed<SecretVariable>();
   expect_all_members_listed<WorkerSpec>();
   expect_all_members_listed<CacheItem>();
   expect_all_members_listed<Label>();

@@ -29,21 +29,29 @@ Error no_reference(std::string_view text, std::string_view what) {
 // What is known about a root before any value is.
 Result<void> check_start(const Reference& reference) {
   static const std::array<std::string, 4> kTask = {"name", "attempt", "index", "checkpoint"};
-  static const std::array<std::string, 2> kWorkflow = {"name", "id"};
+  static const std::array<std::string, 3> kWorkflow = {"name", "id", "state"};
+  static const std::array<std::string, 3> kStage = {"result", "state", "error"};
   const ReferenceStep& first = reference.path.front();
   const auto one_of = [&](std::span<const std::string> names, std::string_view list) -> Result<void> {
     if (!first.is_index && std::find(names.begin(), names.end(), first.name) != names.end()) return {};
     return no_reference(reference.text, "must continue with one of " + std::string(list));
   };
   if (reference.root == "task") return one_of(kTask, ".name, .attempt, .index, .checkpoint");
-  if (reference.root == "workflow") return one_of(kWorkflow, ".name, .id");
+  if (reference.root == "workflow") return one_of(kWorkflow, ".name, .id, .state");
   if (reference.root == "matrix") {
     if (!first.is_index) return {};
     return no_reference(reference.text, "must name one of the matrix's lists, like ${matrix.seed}");
   }
-  if (!first.is_index && first.name == "result") return {};
+  if (reference.root == "params") {  // Replaced when a file is read.
+    if (!first.is_index) return {};
+    return no_reference(reference.text, "must name a parameter, like ${params.size}");
+  }
+  if (!first.is_index && std::find(kStage.begin(), kStage.end(), first.name) != kStage.end()) {
+    if (first.name == "result" || reference.path.size() == 1) return {};
+    return no_reference(reference.text, "must end after ." + first.name + ", which is a text");
+  }
   return no_reference(reference.text,
-                      "must continue with .result, the only value of a stage, like ${" + reference.root + ".result}");
+                      "must continue with .result, .state or .error, like ${" + reference.root + ".result}");
 }
 
 class ReferenceParser {
@@ -327,6 +335,11 @@ Error leads_nowhere(const Reference& reference, std::size_t missing, std::string
 }  // namespace
 
 bool is_reserved_root(std::string_view name) { return name == "matrix" || name == "task" || name == "workflow"; }
+
+bool is_about_end(const Reference& reference) {
+  if (reference.root == "matrix" || reference.root == "task" || reference.path.empty()) return false;
+  return reference.path.front().name == "state" || reference.path.front().name == "error";
+}
 
 bool is_reference_name(std::string_view name) {
   return !name.empty() && std::all_of(name.begin(), name.end(), is_name_char);

@@ -1,9 +1,10 @@
 // References: how a task's payload and its condition speak of what is known only when it starts (B-13).
 //
 //   ${prepare.result.files[3].name}   what a stage came to; of a stage with several tasks, the array of their results
+//   ${prepare.state}  .error          how a stage ended, and why it failed (Y-4)
 //   ${matrix.lr}                      the task's own data
 //   ${task.name}  .attempt  .index  .checkpoint      the task itself; the checkpoint is that of an earlier attempt
-//   ${workflow.name}  .id
+//   ${workflow.name}  .id  .state     the state only in stages of `finally`
 //
 //   reference = "${" root step { step } "}"
 //   step      = "." name | "[" digits "]" | "['" any but ' "']" | '["' any but " '"]'
@@ -56,6 +57,8 @@ struct ReferenceUse {
 [[nodiscard]] bool is_reserved_root(std::string_view name);
 // Letters, digits, "_" and "-", at least one: what a stage that is referred to must be called.
 [[nodiscard]] bool is_reference_name(std::string_view name);
+// Is it about how stages ended, and not about their results: `.state` or `.error` of a stage or of the workflow?
+[[nodiscard]] bool is_about_end(const Reference& reference);
 // Does it hand on weights (B-11): is a checkpoint or an adapter asked for, or put where one is expected?
 [[nodiscard]] bool hands_on_weights(const ReferenceUse& use);
 
@@ -71,8 +74,8 @@ Result<std::vector<ReferenceUse>> find_references(std::string_view json);
 class ReferenceScope {
  public:
   virtual ~ReferenceScope() = default;
-  // A JSON value (json_validate), there as text until the next call. `member` is "result" for a stage; empty for
-  // `matrix`, whose value is the whole object; the name for `task` and `workflow`, one of those above.
+  // A JSON value (json_validate), there as text until the next call. `member` is "result", "state" or "error" for a
+  // stage; empty for `matrix`, whose value is the whole object; the name for `task` and `workflow`, one of those above.
   virtual Result<std::string_view> value(std::string_view root, std::string_view member) = 0;
 };
 

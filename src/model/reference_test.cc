@@ -77,6 +77,16 @@ TEST(References, AreFoundWithTheirPlace) {
   EXPECT_THAT(uses(R"({"a": "$${x} $$${y} $ {z} $x }"})"), IsEmpty());
 }
 
+// Y-4: how stages ended is told apart from what they came to.
+TEST(References, AboutTheEnd) {
+  for (const char* text : {"${a.state}", "${a.error}", "${workflow.state}"}) {
+    EXPECT_TRUE(is_about_end(parse_reference(text).value())) << text;
+  }
+  for (const char* text : {"${a.result.state}", "${workflow.name}", "${matrix.state}", "${task.name}"}) {
+    EXPECT_FALSE(is_about_end(parse_reference(text).value())) << text;
+  }
+}
+
 TEST(References, WhatIsNoneSaysWhy) {
   EXPECT_EQ(problem("x ${}"), "byte 5, in a: the reference '${}' is empty; write it like ${stage.result}");
   EXPECT_EQ(problem("${a.result"),
@@ -93,7 +103,8 @@ TEST(References, WhatIsNoneSaysWhy) {
   EXPECT_THAT(problem("${ a.result}"), HasSubstr("has ' ' in it"));
   EXPECT_THAT(problem("${a.result|b}"), HasSubstr("has '|' in it"));
   EXPECT_THAT(problem("${task.nme}"), HasSubstr("must continue with one of .name, .attempt, .index, .checkpoint"));
-  EXPECT_THAT(problem("${workflow.user}"), HasSubstr("must continue with one of .name, .id"));
+  EXPECT_THAT(problem("${workflow.user}"), HasSubstr("must continue with one of .name, .id, .state"));
+  EXPECT_THAT(problem("${a.state.x}"), HasSubstr("must end after .state, which is a text"));
   EXPECT_THAT(problem("${matrix[0]}"), HasSubstr("must name one of the matrix's lists"));
   EXPECT_THAT(problem("${matrix}"), HasSubstr("has no path"));
   std::string deep = "${a.result";

@@ -22,6 +22,16 @@ struct Variable {
   friend auto operator<=>(const Variable&, const Variable&) = default;
 };
 
+// An environment variable whose value is a secret (U-7). The specification has only the names: the worker that runs the
+// task looks the value up when the program starts.
+struct SecretVariable {
+  std::string name{};     // Of the variable.
+  std::string secret{};   // See base/secret_file.h.
+  std::string version{};  // Empty: the current one.
+  ROTA_FIELDS(name, secret, version)
+  friend auto operator<=>(const SecretVariable&, const SecretVariable&) = default;
+};
+
 // Limits of one attempt of a program. 0: no limit, or the worker's default.
 struct ProgramLimits {
   std::int64_t cpu_time_ms = 0;
@@ -43,7 +53,8 @@ struct ProgramSpec {
   // It accepts the inputs of several tasks as a JSON array and returns an array with one result for each: mergeable
   // tasks with this program may run as one execution (B-12). Its texts contain no references.
   bool batch = false;
-  ROTA_FIELDS(shell, arguments, environment, directory, limits, grace_ms, batch)
+  std::vector<SecretVariable> secrets{};  // Names are unique, also among those of `environment`.
+  ROTA_FIELDS(shell, arguments, environment, directory, limits, grace_ms, batch, secrets)
   friend auto operator<=>(const ProgramSpec&, const ProgramSpec&) = default;
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "model/json.h"
+
 namespace rota::model {
 
 namespace {
@@ -24,6 +26,42 @@ bool meets(const WorkerSpec& worker, const Requirements& needs, std::string_view
                      [&](const std::string& want) { return has(worker.capabilities, want); }) &&
          std::all_of(needs.labels.begin(), needs.labels.end(),
                      [&](const Label& want) { return has(worker.labels, want); });
+}
+
+std::vector<std::string> FanOut::names() const {
+  std::vector<std::string> names;
+  for (const MatrixList& list : lists) names.push_back(list.name);
+  for (const std::string& entry : include) {
+    for (const auto& member : json_members(entry)) {
+      if (std::find(names.begin(), names.end(), member.first) == names.end()) names.push_back(member.first);
+    }
+  }
+  return names;
+}
+
+std::vector<std::string> Stage::item_names() const {
+  if (fan_out) return fan_out->names();
+  std::vector<std::string> names;
+  if (items.empty()) return names;
+  for (const auto& member : json_members(items.front())) names.push_back(member.first);
+  return names;
+}
+
+std::vector<std::vector<std::uint32_t>> drawn_needs(const WorkflowSpec& spec) {
+  std::vector<std::vector<std::uint32_t>> needs;
+  std::vector<bool> needed(spec.stages.size());
+  for (const Stage& stage : spec.stages) {
+    needs.push_back(stage.needs);
+    for (const std::uint32_t need : stage.needs) needed[need] = true;
+  }
+  std::vector<std::uint32_t> ends;
+  for (std::uint32_t s = 0; s < spec.stages.size(); ++s) {
+    if (!spec.stages[s].finally && !needed[s]) ends.push_back(s);
+  }
+  for (std::uint32_t s = 0; s < spec.stages.size(); ++s) {
+    if (spec.stages[s].finally && needs[s].empty()) needs[s] = ends;
+  }
+  return needs;
 }
 
 std::vector<std::string> unmet_requirements(const WorkerSpec& worker, const Requirements& needs,

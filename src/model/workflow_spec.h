@@ -6,8 +6,10 @@
 // All numbers are signed, so that a negative one can be rejected by name instead of being read as a huge one.
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -68,8 +70,47 @@ struct TaskTemplate {
   bool preemptible = false;            // It can stop at a checkpoint and continue from it elsewhere.
   bool gang = false;                   // The tasks of the stage start together or not at all.
   std::string pinned{};                // Runs only on the worker of this name; empty: on any.
-  ROTA_FIELDS(spec, category, needs, retry, condition, context, mergeable, preemptible, gang, pinned)
+  std::int64_t expect_ms = 0;          // `expect`: how long a task is expected to run; 0: not given (B-25).
+  ROTA_FIELDS(spec, category, needs, retry, condition, context, mergeable, preemptible, gang, pinned, expect_ms)
   friend auto operator<=>(const TaskTemplate&, const TaskTemplate&) = default;
+};
+
+// By which outcome of the stages before it a stage runs (Y-4). A stage that does not run is skipped.
+enum class When : std::uint8_t {
+  kSuccess,  // All that it needs has succeeded; otherwise it is cancelled.
+  kFailure,  // All that it needs has ended, and a part of it has not succeeded.
+  kAlways,   // All that it needs has ended.
+};
+ROTA_ENUM_NAMES(When, kAlways, "success", "failure", "always")
+
+// Of a stage that it needs, a task waits only for the tasks that have the same values of these matrix names (Y-3).
+struct ItemNeed {
+  std::uint32_t stage = 0;  // One of Stage::needs.
+  std::vector<std::string> names{};
+  ROTA_FIELDS(stage, names)
+  friend auto operator<=>(const ItemNeed&, const ItemNeed&) = default;
+};
+
+// A list of a matrix whose items are not known when the workflow is submitted.
+struct MatrixList {
+  std::string name{};
+  std::string values{};  // A JSON array; or one reference to such a value: `${list.result.items}`.
+  ROTA_FIELDS(name, values)
+  friend auto operator<=>(const MatrixList&, const MatrixList&) = default;
+
+  [[nodiscard]] bool is_reference() const { return values.starts_with("${"); }
+};
+
+// A matrix whose items are created when the results that it names are known (Y-2).
+struct FanOut {
+  std::vector<MatrixList> lists{};
+  std::vector<std::string> include{};  // JSON objects; see model/matrix.h.
+  std::vector<std::string> exclude{};
+  ROTA_FIELDS(lists, include, exclude)
+  friend auto operator<=>(const FanOut&, const FanOut&) = default;
+
+  // The names that its items have.
+  [[nodiscard]] std::vector<std::string> names() const;
 };
 
 struct Stage {
@@ -79,8 +120,27 @@ struct Stage {
   // One task per item; an item is a JSON object, `${matrix.key}` in the specification. Empty: one task without data.
   std::vector<std::string> items{};
   std::int64_t priority = 0;  // Added to the workflow's.
-  ROTA_FIELDS(name, use, needs, items, priority)
+  When when = When::kSuccess;
+  // `finally`: it starts when all stages without this mark have ended, also if the workflow was cancelled. Its `when`
+  // is about these; stages that it needs are marked, too, and it only waits for their end.
+  bool finally = false;
+  std::int64_t parallel = 0;     // At most so many of its tasks are ready or run at once; 0: any number (Y-5).
+  std::vector<ItemNeed> each{};  // Those of its needs of which a task does not wait for all tasks.
+  // The stage is one task until its items are known. `items` are empty until then: they are not submitted.
+  std::optional<FanOut> fan_out{};
+  std::vector<std::uint32_t> left_out{};  // Numbers of tasks that are skipped (Y-6). Sorted; not with `fan_out`.
+  ROTA_FIELDS(name, use, needs, items, priority, when, finally, parallel, each, fan_out, left_out)
   friend auto operator<=>(const Stage&, const Stage&) = default;
+
+  // It waits until the stages that it needs have ended, however they end.
+  [[nodiscard]] bool waits_for_end() const { return finally || when != When::kSuccess; }
+  // Its tasks have items: its result is the array of their results.
+  [[nodiscard]] bool has_items() const { return fan_out.has_value() || !items.empty(); }
+  // The names that its items have.
+  [[nodiscard]] std::vector<std::string> item_names() const;
+  [[nodiscard]] bool leaves_out(std::uint32_t number) const {
+    return std::binary_search(left_out.begin(), left_out.end(), number);
+  }
 };
 
 struct WorkflowSpec {
@@ -89,8 +149,14 @@ struct WorkflowSpec {
   std::int64_t priority = 0;
   std::vector<TaskTemplate> templates{};
   std::vector<Stage> stages{};
-  ROTA_FIELDS(name, user, priority, templates, stages)
+  std::int64_t deadline_ms = 0;  // From its submission or its latest retry; 0: none (Y-5).
+  bool fail_fast = false;        // The first task that fails for good cancels the others.
+  ROTA_FIELDS(name, user, priority, templates, stages, deadline_ms, fail_fast)
   friend auto operator<=>(const WorkflowSpec&, const WorkflowSpec&) = default;
 };
+
+// What each stage comes after, for people: its needs; for a stage of `finally` without any, the stages outside of
+// `finally` that nothing else needs.
+[[nodiscard]] std::vector<std::vector<std::uint32_t>> drawn_needs(const WorkflowSpec& spec);
 
 }  // namespace rota::model

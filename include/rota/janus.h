@@ -95,7 +95,7 @@ typedef struct JanusSchedulerConfig {
   size_t task_stack_size;  /* Bytes. */
   int profile;             /* A JanusProfile. */
   uint32_t yield_interval; /* In ops; 0: the profile's default. */
-  int deterministic;       /* 1: one thread, in an order drawn from the seed. */
+  int deterministic;       /* 0 or 1. 1: one thread, in an order drawn from the seed. */
   uint64_t deterministic_seed;
 } JanusSchedulerConfig;
 
@@ -140,7 +140,7 @@ int janus_scheduler_spawn_on(void* scheduler, void* func, void* arg, JanusTask* 
 /* Lets another ready task run. JANUS_CANCELLED if this one is being cancelled. Outside of tasks: yields the
  * thread's time slice. */
 int janus_scheduler_yield(void);
-/* Waits. Outside of tasks the thread sleeps. */
+/* Waits. Outside of tasks the thread sleeps. A negative time, JANUS_FOREVER too, is JANUS_INVALID_ARGUMENT. */
 int janus_sleep(int64_t nanoseconds);
 
 /* --------------------------------------------------------------------------------------------------------- budgets */

@@ -50,6 +50,29 @@ class HandlerAttempt;
 // What this process may use of its machine: processors and memory within its cgroup, and NVIDIA devices.
 [[nodiscard]] model::Resources machine_resources();
 
+// The result that a task has already, and why it is still valid.
+struct KeptResult {
+  std::string result{};  // JSON.
+  std::string note{};    // For people: "unchanged since wf-1".
+};
+
+// A secret that a program of this worker needs (U-7).
+struct SecretRequest {
+  std::string name{};
+  std::string version{};  // Empty: the current one.
+  model::TaskId task{};
+  model::AttemptNumber attempt{};
+};
+
+// Where a worker looks up the secrets of its tasks, in this order. Without any, a task with secrets fails.
+struct SecretSources {
+  std::string directory{};   // One file for each, readable by this user alone.
+  std::string command{};     // For `sh -c`; it prints the value of $ROTA_SECRET.
+  bool environment = false;  // The variables ROTA_SECRET_<NAME> of this process.
+  // The host. It is called from a task and may wait. NotFound if the host has no such secret.
+  std::function<Result<std::string>(const SecretRequest&)> host{};
+};
+
 struct WorkerOptions {
   // How the worker describes itself to the host. `handlers` is filled in by handle(). With `programs` false it runs
   // handlers only.
@@ -65,8 +88,14 @@ struct WorkerOptions {
   // Where results of tasks with `cache` are kept, to be used again while the task's inputs are unchanged; empty: such
   // tasks always run. Several workers may share the directory.
   std::string cache_directory{};
-  bool cache_reuse = true;     // False: tasks with `cache` always run, and their new results replace the kept ones.
+  bool cache_reuse = true;  // False: tasks with `cache` always run, and their new results replace the kept ones.
+  // Asked once per assignment of a task without `cache` that was not merged. If it returns a result, the task succeeds
+  // with it and is not run. `stage` and `item` are the names of its stage and its data as JSON, if it has any. It may
+  // be called from several tasks at once.
+  std::function<std::optional<KeptResult>(model::TaskId, const std::string& stage, const std::string& item)>
+      kept_result{};
   bool stream_output = false;  // Report the output of programs while they write it.
+  SecretSources secrets{};
   // The number of this life of the worker; it must differ from that of every earlier life under the same name. None:
   // derived from wall time and process id.
   std::optional<model::Incarnation> incarnation{};

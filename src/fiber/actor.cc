@@ -5,6 +5,10 @@
 // writes notes, also on the stack of a task that has run out of budget: the list is under a spin lock and the signal is
 // an Event, neither of which is charged or waited for.
 //
+// A task of an actor may be left without unwinding: its stack overflowed, or it is metered code that did not end when
+// it was cancelled. Its closure is not destroyed then; the nursery calls Life::left() instead. No failure of an actor's
+// task cancels that nursery.
+//
 // Ends: a cell that has ended for good is closed, so that tell() is refused, and the rest of its mailbox is dropped, so
 // that waiting askers get an error. The supervisor's own end does that for all cells, on every path; a task that never
 // ran reports its end by the destructor of its closure.
@@ -17,6 +21,7 @@
 #include <vector>
 
 #include "fiber/meter_core.h"
+#include "fiber/runtime_core.h"
 #include "rota/fiber/error.h"
 #include "rota/fiber/sync.h"
 #include "rota/fiber/time.h"
@@ -31,6 +36,7 @@ struct Note {
   std::shared_ptr<ActorCell> cell{};
   std::exception_ptr error{};  // kEnded: null if it ended normally, or never began.
   std::uint64_t life = 0;      // kEnded: which start.
+  bool left = false;           // kEnded: it was left without unwinding.
   std::uint64_t task_id = 0;   // kExhausted.
   StopMode mode = StopMode::kDrain;
 };
@@ -118,6 +124,15 @@ class Life {
       note_.front().error = std::current_exception();
     }
   }
+  // Reports the end of a task whose closure will not be destroyed. The second time it does nothing.
+  static void left(TaskRecord* task) {
+    Life& life = static_cast<ClosureRecord<ClosureOf<Life>, void>*>(task)->closure;
+    const std::shared_ptr<SupervisorCore> core = std::exchange(life.core_, nullptr);
+    if (core == nullptr) return;
+    life.note_.front().left = true;
+    core->tell(life.note_);
+    life.note_.clear();
+  }
 
  private:
   std::shared_ptr<SupervisorCore> core_;  // Null in a moved-from object.
@@ -127,7 +142,10 @@ class Life {
 class Manager {
  public:
   explicit Manager(std::shared_ptr<SupervisorCore> core)
-      : core_(std::move(core)), options_(core_->options), nursery_(nursery_options()) {}
+      : core_(std::move(core)), options_(core_->options), nursery_(nursery_options()) {
+    extras_of(nursery_.core())->on_left = &Life::left;
+    nursery_.core()->failure_cancels = false;
+  }
   // Nobody may wait for a mailbox that is not read any more. Then the nursery cancels the running actors, and waits.
   ~Manager() {
     core_->finish();
@@ -198,10 +216,24 @@ class Manager {
   void ended(const Note& note) {
     const std::shared_ptr<ActorCell>& cell = note.cell;
     if (!cell->running || note.life != cell->life) return;  // Its end has already been handled.
+    const std::exception_ptr error = note.error != nullptr ? note.error : failure_of(note);
     await_end(*cell);
     // An actor that was told to drop its messages ends by cancellation; one that drains and fails continues to drain.
-    if (note.error == nullptr || cell->stopping) return bury(cell);
-    restart(cell, note.error);
+    if (error == nullptr || cell->stopping) return bury(cell);
+    restart(cell, error);
+  }
+
+  // The failure of a task that could not report it: it was left, or its thread worker failed. Null if there is none.
+  std::exception_ptr failure_of(const Note& note) {
+    Task<void>& task = note.cell->task;
+    task.wait();
+    if (!note.left && task.state() != TaskState::kFailed) return nullptr;
+    try {
+      task.get();
+    } catch (...) {
+      return std::current_exception();
+    }
+    return nullptr;
   }
 
   void restart(const std::shared_ptr<ActorCell>& cell, const std::exception_ptr& error) {
@@ -257,7 +289,7 @@ class Manager {
 
   // REQUIRES: its life has ended, or will end. The note about that is then outdated.
   void await_end(ActorCell& cell) {
-    cell.task.wait();
+    if (cell.task.valid()) cell.task.wait();
     cell.running = false;
     cell.task = Task<void>();
   }

@@ -92,6 +92,9 @@ Result<Config> config_of(const JanusSchedulerConfig& from) {
   if (from.profile < JANUS_PROFILE_CORE || from.profile > JANUS_PROFILE_SOVEREIGN) {
     return invalid("profile is not a JanusProfile");
   }
+  const auto is_flag = [](int value) { return value == 0 || value == 1; };
+  if (!is_flag(from.enable_stealing)) return invalid("enable_stealing is neither 0 nor 1");
+  if (!is_flag(from.deterministic)) return invalid("deterministic is neither 0 nor 1");
   Config config;
   config.worker_count = from.worker_count;
   config.local_queue_size = from.local_queue_size;

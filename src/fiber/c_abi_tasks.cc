@@ -49,9 +49,9 @@ void fail_with(TaskShare& state, ErrorCode code, std::string_view text) {
 
 // The nursery of a handle, for the task that opened it or a task below, which cannot outlive it.
 Result<std::shared_ptr<NurseryHandle>> nursery_for(JanusNursery handle) {
+  ROTA_TRY_ASSIGN(auto nursery, find<NurseryHandle>(handle));
   const TaskRecord* task = current_task();
   if (task == nullptr) return Error{ErrorCode::kOutsideRuntime, "a nursery can be used only by tasks"};
-  ROTA_TRY_ASSIGN(auto nursery, find<NurseryHandle>(handle));
   if (nursery->owner == nullptr) return ErrorCode::kNurseryNotActive;  // Its task was abandoned.
   if (nursery->owner_task == task) return nursery;
   for (const NurseryCore* at = task->nursery; at != nullptr; at = detail::parent_of(at)) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/prng.h"
+#include "base/source_dir.h"
 #include "rota/error_code.h"
 #include "rota/fiber.h"
 #include "rota/janus.h"
@@ -21,7 +22,7 @@ namespace rota::fiber {
 namespace {
 
 std::string text_of(const std::string& file) {
-  std::ifstream stream(ROTA_SOURCE_DIR "/" + file);
+  std::ifstream stream(std::string(kSourceDir) + "/" + file);
   return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 
@@ -172,6 +173,53 @@ TEST_F(JanusTest, NoHandleIsGuessed) {
     ASSERT_EQ(janus_token_cancel(guess), guess == alive ? JANUS_OK : JANUS_NOT_FOUND) << guess;
   }
   EXPECT_EQ(janus_token_release(alive), JANUS_OK);
+}
+
+// Contract: F-30. What a handle is comes before where it is used: a stale nursery is not found, in a task and outside;
+// one that is open can be used only by tasks.
+TEST_F(JanusTest, AStaleNurseryIsNotFoundAnywhere) {
+  start(2);
+  static JanusNursery open;
+  static JanusNursery stale;
+  const auto use = [](JanusNursery nursery, int code) {
+    JanusTask task = 0;
+    EXPECT_EQ(janus_nursery_spawn(nursery, function([](void* a) { return a; }), nullptr, nullptr, &task), code);
+    EXPECT_EQ(janus_nursery_cancel(nursery), code);
+    EXPECT_EQ(janus_nursery_recharge(nursery, 0, JanusBudget{}), code);
+    EXPECT_EQ(janus_nursery_close(nursery), code);
+  };
+  run([&] {
+    EXPECT_EQ(janus_nursery_open(nullptr, &stale), JANUS_OK);
+    EXPECT_EQ(janus_nursery_close(stale), JANUS_OK);
+    use(stale, JANUS_NOT_FOUND);
+    EXPECT_EQ(janus_nursery_open(nullptr, &open), JANUS_OK);
+    std::thread([&] {
+      use(stale, JANUS_NOT_FOUND);
+      use(0, JANUS_NOT_FOUND);
+      use(open, JANUS_OUTSIDE_RUNTIME);
+    }).join();
+    EXPECT_EQ(janus_nursery_close(open), JANUS_OK);
+  });
+}
+
+// Contract: F-30. A configuration means what it says: a flag is 0 or 1.
+TEST_F(JanusTest, FlagsAreZeroOrOne) {
+  for (int JanusSchedulerConfig::* flag :
+       {&JanusSchedulerConfig::enable_stealing, &JanusSchedulerConfig::deterministic}) {
+    for (const int value : {-1, 0, 1, 2, 7}) {
+      JanusSchedulerConfig config = janus_scheduler_config_default();
+      config.worker_count = 1;
+      config.*flag = value;
+      void* made = janus_scheduler_create(config);
+      EXPECT_EQ(made != nullptr, value == 0 || value == 1) << value;
+      if (made == nullptr) {
+        EXPECT_NE(last_error().find("neither 0 nor 1"), std::string::npos) << last_error();
+      }
+      janus_scheduler_shutdown(made);
+    }
+  }
+  EXPECT_EQ(janus_sleep(-5), JANUS_INVALID_ARGUMENT);
+  EXPECT_EQ(janus_sleep(JANUS_FOREVER), JANUS_INVALID_ARGUMENT);
 }
 
 // Contract: F-30. Handles are made, used and given back by many threads at once; a join, a cancel and a release of the

@@ -8,8 +8,10 @@
 
 #include "fiber/baton.h"
 #include "fiber/channel_core.h"
+#include "fiber/no_task.h"
 #include "fiber/runtime_core.h"
 #include "fiber/token_state.h"
+#include "fiber/user_call.h"
 #include "fiber/waiting.h"
 #include "rota/fiber/channel.h"
 #include "rota/fiber/error.h"
@@ -24,6 +26,20 @@ std::uintptr_t token_thread() {
   const ThreadWorker* worker = current_worker();
   if (worker != nullptr && worker->fiber->task != nullptr) return reinterpret_cast<std::uintptr_t>(worker->fiber);
   return std::hash<std::thread::id>{}(std::this_thread::get_id()) | 1U;  // Odd: no fiber.
+}
+
+void run_callback(std::function<void()> call) noexcept {
+  const OutsideTasks outside;  // Without effect in a task.
+  // A callback cannot report an exception or an overflow to anybody, and must not prevent the others from running.
+  (void)call_user(
+      [](void* argument) {
+        try {
+          (*static_cast<std::function<void()>*>(argument))();
+        } catch (...) {  // NOLINT(bugprone-empty-catch)
+        }
+      },
+      &call);
+  (void)call_user([](void* argument) { *static_cast<std::function<void()>*>(argument) = nullptr; }, &call);
 }
 
 void wait_for_callback(TokenState& token) {
@@ -43,20 +59,25 @@ void free_done(ChannelCore* done) noexcept { drop_channel(done); }
 
 // The token of `task`, or of the scope if it is null, created if necessary. The caller then cancels it if that is due.
 static std::shared_ptr<TokenHandle> token_at(NurseryExtras* extras, const TaskRecord* task) {
-  const auto found = [extras, task]() -> std::shared_ptr<TokenHandle> {
-    std::lock_guard guard(extras->lock);
+  // REQUIRES: the lock is held.
+  const auto find = [extras, task]() -> std::shared_ptr<TokenHandle> {
     if (task == nullptr) return extras->scope_token;
-    if (extras->task_tokens == nullptr) return nullptr;
-    const auto at = extras->task_tokens->find(task);
-    return at == extras->task_tokens->end() ? nullptr : at->second;
+    return extras->task_tokens == nullptr ? nullptr : extras->task_tokens->find(task);
   };
-  if (std::shared_ptr<TokenHandle> token = found(); token != nullptr) return token;
+  {
+    std::lock_guard guard(extras->lock);
+    if (std::shared_ptr<TokenHandle> token = find(); token != nullptr) return token;
+  }
   auto made = std::make_shared<TokenHandle>();  // Before the lock.
   std::lock_guard guard(extras->lock);
-  if (task != nullptr && extras->task_tokens == nullptr) extras->task_tokens = std::make_unique<TaskTokens>();
-  std::shared_ptr<TokenHandle>& token = task == nullptr ? extras->scope_token : (*extras->task_tokens)[task];
-  if (token == nullptr) token = std::move(made);
-  return token;
+  if (std::shared_ptr<TokenHandle> token = find(); token != nullptr) return token;
+  if (task == nullptr) {
+    extras->scope_token = made;
+    return made;
+  }
+  if (extras->task_tokens == nullptr) extras->task_tokens = std::make_unique<TaskTokens>();
+  extras->task_tokens->add(task, made);
+  return made;
 }
 
 std::shared_ptr<TokenHandle> token_of_task(TaskRecord* task, TokensToCancel& tokens, CancelReason& reason) {
@@ -99,15 +120,9 @@ CancelToken token_of_handle(TaskRecord* task) {
   return ended;
 }
 
-void drop_task_token(TaskRecord* task) {
-  NurseryExtras* extras = peek_extras(task->nursery);
-  std::shared_ptr<TokenHandle> token;  // Released outside the lock.
-  std::lock_guard guard(extras->lock);
-  if (extras->task_tokens == nullptr) return;
-  if (const auto found = extras->task_tokens->find(task); found != extras->task_tokens->end()) {
-    token = std::move(found->second);
-    extras->task_tokens->erase(found);
-  }
+void release_token(std::shared_ptr<TokenHandle> token) noexcept {
+  const OutsideTasks outside;  // Without effect in a task.
+  (void)call_user([](void* argument) { static_cast<std::shared_ptr<TokenHandle>*>(argument)->reset(); }, &token);
 }
 
 }  // namespace detail
@@ -178,6 +193,7 @@ ChannelStatus await_token(const CancelToken& token, const std::chrono::nanosecon
   if (worker != nullptr && worker->fiber->task != nullptr) {
     return channel_await_close(token.done_channel(), limit, "a token");
   }
+  must_be_able_to_block("a token");  // Before the callback refers to this frame.
   Baton baton;
   CancelToken watched = token;
   const std::uint64_t id = watched.on_cancel([&baton] { baton.post(); });

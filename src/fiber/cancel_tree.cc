@@ -36,7 +36,9 @@ void wake_registered(NurseryExtras* extras, CancelReason reason, TokensToCancel&
   }
   if (extras->scope_token != nullptr) tokens.add(extras->scope_token, reason);
   if (extras->task_tokens == nullptr) return;
-  for (const auto& [task, token] : *extras->task_tokens) tokens.add(token, CancelReason::kParent);
+  for (const std::shared_ptr<TokenHandle>& token : extras->task_tokens->in_order()) {
+    tokens.add(token, CancelReason::kParent);
+  }
 }
 
 // Cancels `top` and every linked nursery below it. Descends with the locks of the path held, from the outside inwards,
@@ -197,6 +199,31 @@ void unregister_task(TaskRecord* task) {
   task->registry.store(TaskRecord::kNoEntry, std::memory_order_relaxed);
 }
 
+void drop_task_token(TaskRecord* task) {
+  NurseryExtras* extras = peek_extras(task->nursery);
+  std::shared_ptr<TokenHandle> token;
+  {
+    std::lock_guard guard(extras->lock);
+    if (extras->task_tokens == nullptr) return;
+    token = extras->task_tokens->take(task);
+  }
+  if (token == nullptr) return;
+  // From here on no walk finds the token. A canceller that has set its mark and not yet come here with its walk leaves
+  // the token to this thread: the marks are read after the token was taken out, so each mark that the task, or anybody
+  // it heard from, has seen is seen here as well. A mark that is set later comes after the end of the task.
+  if (const CancelReason reason = cancel_reason_of(task); reason != CancelReason::kNone) {
+    cancel_token(token->state, reason);
+  }
+  release_token(std::move(token));
+}
+
+void settle_scope_token(NurseryCore* core) {
+  const std::shared_ptr<TokenHandle> token = peek_extras(core)->scope_token;
+  CancelReason reason = core->cancel.load(std::memory_order_seq_cst);
+  if (reason == CancelReason::kNone && scope_cancelled_around(core)) reason = CancelReason::kParent;
+  if (reason != CancelReason::kNone) cancel_token(token->state, reason);
+}
+
 bool scope_cancelled_around(NurseryCore* core) {
   for (NurseryCore* at = core; at != nullptr; at = parent_of(at)) {
     if (at->cancel.load(std::memory_order_seq_cst) != CancelReason::kNone) return true;
@@ -228,6 +255,11 @@ void cancel_nursery(NurseryCore* core, CancelReason reason) {
   cancel_collecting(core, reason, tokens);
 }
 
+void inherit_cancellation(NurseryCore* core) {
+  if (core->cancel.load(std::memory_order_relaxed) != CancelReason::kNone) return;  // Only an optimisation.
+  if (scope_cancelled_around(core)) cancel_nursery(core, CancelReason::kParent);
+}
+
 namespace {
 
 void cancel_collecting(NurseryCore* core, CancelReason reason, TokensToCancel& tokens) {
@@ -254,8 +286,8 @@ void cancel_from_handle(TaskRecord* task, TokensToCancel& tokens) {
     std::lock_guard guard(extras->lock);
     if (task->has_entry()) wake_cancelled(extras->registry[task->registry.load(std::memory_order_relaxed)].fiber);
     if (extras->task_tokens != nullptr) {
-      if (const auto found = extras->task_tokens->find(task); found != extras->task_tokens->end()) {
-        tokens.add(found->second, static_cast<CancelReason>(task->cancel.load(std::memory_order_relaxed) & 0x0f));
+      if (const std::shared_ptr<TokenHandle> token = extras->task_tokens->find(task); token != nullptr) {
+        tokens.add(token, static_cast<CancelReason>(task->cancel.load(std::memory_order_relaxed) & 0x0f));
       }
     }
     cancel_below(nursery, task, tokens);

@@ -1,5 +1,5 @@
 // The real registry, links, marks and epoch under the interleaving checker: a cancellation reaches every task, however
-// it meets the task's first wait, its asking, or another task's end. Contract: F-9.
+// it meets the task's first wait, its asking, its end, or another task's end. Contract: F-8, F-9.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -169,6 +169,79 @@ TEST(CancelTreeInterleave, AnEndMeetsACancellation) {
         const NurseryExtras* extras = tree.nursery.extras.load();
         ROTA_INTERLEAVE_ASSERT(extras->registry.size() == 1 && extras->registry[0].task == &tree.child.record);
         ROTA_INTERLEAVE_ASSERT(tree.child.record.registry.load() == 0 && !ends.record.has_entry());
+      });
+  EXPECT_TRUE(result.ok) << result.report;
+}
+
+// A token with a callback that counts its calls.
+std::shared_ptr<TokenHandle> counting_token(sync::Atomic<int>& calls) {
+  auto token = std::make_shared<TokenHandle>();
+  std::function<void()> callback = [&calls] { calls.fetch_add(1); };
+  add_callback(*token->state, callback);
+  return token;
+}
+
+// A task ends, and its nursery forgets its token, while something around it is being cancelled: between the mark and
+// the walk, for instance. If the task has seen the cancellation, the callback has run when the task is gone; in no case
+// does it run twice, or without the token being cancelled. Contract: F-8.
+TEST(CancelTreeInterleave, AnEndMeetsACancellationAndItsTokenIsCancelled) {
+  for (const bool from_above : {false, true}) {
+    const Result result = check(
+        {.name = "a token at the end of its task", .preemption_bound = 3, .max_executions = 300'000},
+        [=](Execution& ex) {
+          Tree tree;
+          ensure_linked(&tree.nursery);
+          sync::Atomic<int> calls{0};
+          const std::shared_ptr<TokenHandle> token = counting_token(calls);
+          NurseryExtras* extras = extras_of(&tree.nursery);
+          extras->task_tokens = std::make_unique<TaskTokens>();
+          extras->task_tokens->add(&tree.child.record, token);
+          bool saw = false;
+          ex.run(
+              [&] {
+                saw = tree.asks(tree.child);
+                drop_task_token(&tree.child.record);
+                if (saw) {
+                  ROTA_INTERLEAVE_ASSERT(token->state->reason.load(std::memory_order_acquire) != CancelReason::kNone);
+                }
+              },
+              [&] {
+                NurseryCore* top = &tree.nursery;
+                if (from_above) top = &tree.root;
+                cancel_nursery(top, CancelReason::kExplicit);
+              });
+          const bool cancelled = token->state->reason.load() != CancelReason::kNone;
+          ROTA_INTERLEAVE_ASSERT(!saw || cancelled);
+          ROTA_INTERLEAVE_ASSERT(calls.load() == (cancelled ? 1 : 0));
+        });
+    EXPECT_TRUE(result.ok) << result.report;
+  }
+}
+
+// The same for the token of a scope that closes while the scope around it is being cancelled. Contract: F-8.
+TEST(CancelTreeInterleave, ACloseMeetsACancellationAndItsTokenIsCancelled) {
+  const Result result = check(
+      {.name = "a token at the close of its scope", .preemption_bound = 3, .max_executions = 300'000},
+      [](Execution& ex) {
+        Tree tree;
+        ensure_linked(&tree.nursery);
+        sync::Atomic<int> calls{0};
+        const std::shared_ptr<TokenHandle> token = counting_token(calls);
+        NurseryExtras* extras = extras_of(&tree.nursery);
+        extras->scope_token = token;
+        bool saw = false;
+        ex.run(
+            [&] {
+              saw = tree.asks(tree.child);
+              unlink_nursery(&tree.nursery, extras);  // As close_children() does.
+              settle_scope_token(&tree.nursery);
+              if (saw) {
+                ROTA_INTERLEAVE_ASSERT(token->state->reason.load(std::memory_order_acquire) != CancelReason::kNone);
+              }
+            },
+            [&] { cancel_nursery(&tree.root, CancelReason::kExplicit); });
+        const bool cancelled = token->state->reason.load() != CancelReason::kNone;
+        ROTA_INTERLEAVE_ASSERT(calls.load() == (cancelled ? 1 : 0));
       });
   EXPECT_TRUE(result.ok) << result.report;
 }

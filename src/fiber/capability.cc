@@ -73,11 +73,13 @@ ActingFor::ActingFor(RuntimeCore* runtime, CapContext* caps) : runtime_before_(g
   if (caps == nullptr || (worker->hooks & kHookMeter) == 0) return;
   meter_ = open_meter(worker, worker->fiber->task);
   before_ = std::exchange(meter_->caps, add_reference(caps));
+  plain_before_ = std::exchange(meter_->plain, false);  // The quick path of a spawn does not look at capabilities.
 }
 
 ActingFor::~ActingFor() {
   if (meter_ != nullptr) {
     drop_reference(std::exchange(meter_->caps, before_));
+    meter_->plain = plain_before_;
   } else if (const ThreadWorker* worker = current_worker(); worker == nullptr || worker->fiber->task == nullptr) {
     g_acting_in = runtime_before_;
     g_acting_rights = before_;
@@ -100,15 +102,34 @@ class Rights {
   CapContext* caps_;
 };
 
+// A callback that runs, and is destroyed, with the capabilities of the task that made it.
+class RightfulCall {
+ public:
+  RightfulCall(std::function<void()> f, CapContext* caps) : f_(std::move(f)), rights_(caps) {}
+  RightfulCall(const RightfulCall& other) = default;
+  RightfulCall(RightfulCall&& other) noexcept : f_(std::exchange(other.f_, nullptr)), rights_(other.rights_) {}
+  RightfulCall& operator=(const RightfulCall&) = delete;
+  ~RightfulCall() {
+    if (f_ == nullptr) return;
+    const ActingFor acting(nullptr, rights_.get());
+    f_ = nullptr;
+  }
+  void operator()() const {
+    const ActingFor acting(nullptr, rights_.get());
+    f_();
+  }
+
+ private:
+  std::function<void()> f_;
+  Rights rights_;
+};
+
 }  // namespace
 
 std::function<void()> with_current_rights(std::function<void()> f) {
   CapContext* caps = current_rights();
   if (caps == nullptr) return f;
-  return [f = std::move(f), rights = Rights(caps)] {
-    const ActingFor acting(nullptr, rights.get());
-    f();
-  };
+  return RightfulCall(std::move(f), caps);
 }
 
 CapContext* add_reference(CapContext* caps) {

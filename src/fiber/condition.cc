@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "fiber/baton.h"
+#include "fiber/no_task.h"
 #include "rota/fiber/time.h"
 
 namespace rota::fiber {
@@ -24,6 +25,7 @@ Result<void> Condition::wait_until(sync::Mutex& mutex, std::chrono::nanoseconds 
 }
 
 Result<void> Condition::wait(sync::Mutex& mutex, const std::chrono::nanoseconds* limit, const char* waits_for) {
+  if (!in_task() && !detail::may_block_thread()) return ErrorCode::kOutsideRuntime;
   Node node;
   node.next = first_;
   if (first_ != nullptr) first_->previous = &node;

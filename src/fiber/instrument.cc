@@ -21,6 +21,7 @@
 
 #include "fiber/meter_core.h"
 #include "fiber/return_point.h"
+#include "fiber/user_call.h"
 #include "rota/fiber/meter.h"
 
 namespace rota::fiber::detail {
@@ -40,9 +41,11 @@ bool in_signal_handler(const RootMeter& root) {
   return (here & ~usual) != 0;
 }
 
-// Ends the current task without unwinding it; `how` is the flag to set. Returns only if that is impossible here.
+// Ends the current task without unwinding it, or the UserCall that it is in; `how` is the flag to set. Returns only if
+// that is impossible here.
 void abandon(ThreadWorker* worker, TaskRecord* task, std::uint8_t how) {
   const std::uint8_t before = task->flags;
+  if (call_to_leave(worker->fiber) != nullptr) how = 0;  // The task itself does not end here.
   // Held: code that runs while its scopes are closed does not get here again.
   task->flags |= TaskRecord::kFlagHeld | how;
   leave_task(worker->fiber, task);

@@ -129,12 +129,19 @@ TEST(IoSocket, Ipv6) {
 TEST(IoSocket, RefusedConnection) {
   Runtime runtime({.worker_count = 2});
   runtime.run([] {
-    TcpListener listener = TcpListener::bind().value();
-    const Address address = listener.local_address();
-    ASSERT_TRUE(listener.close().ok());
-    const Result<TcpStream> stream = TcpStream::connect("127.0.0.1", address.port(), 10s);
+    // A port that belongs to a socket that does not listen: nobody else can get it and listen there.
+    const int silent = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in bound{};
+    bound.sin_family = AF_INET;
+    bound.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof bound;
+    ASSERT_EQ(::bind(silent, reinterpret_cast<sockaddr*>(&bound), size), 0);
+    ASSERT_EQ(::getsockname(silent, reinterpret_cast<sockaddr*>(&bound), &size), 0);
+    const std::uint16_t port = ntohs(bound.sin_port);
+    const Result<TcpStream> stream = TcpStream::connect("127.0.0.1", port, 120s);
+    ::close(silent);
     ASSERT_EQ(stream.code(), ErrorCode::kUnavailable);
-    EXPECT_EQ(stream.error().message, "connect to " + address.to_string() + ": Connection refused");
+    EXPECT_EQ(stream.error().message, "connect to 127.0.0.1:" + std::to_string(port) + ": Connection refused");
     EXPECT_EQ(*stream.error().detail("errno"), "ECONNREFUSED");
   });
 }

@@ -109,8 +109,9 @@ struct ExceptionState {
 }  // namespace
 
 std::uint8_t renewable_parts(const Budget& budget) {
-  const bool has[kComponentCount] = {budget.ops > 0, budget.memory > 0, budget.spawn_count > 0, budget.channel_ops > 0,
-                                     budget.syscalls > 0};
+  // Spawns only where some were granted (F-12). Everything else is renewed even if the grant names none of it:
+  // otherwise the first operation would wait for ever beside a full pool.
+  const bool has[kComponentCount] = {true, true, budget.spawn_count > 0, true, true};
   std::uint8_t bits = 0;
   for (int i = 0; i < kComponentCount; ++i) bits = static_cast<std::uint8_t>(bits | (has[i] ? 1U << i : 0U));
   return bits;

@@ -153,7 +153,11 @@ class ActingFor {
   RuntimeCore* runtime_before_;
   CapContext* before_;
   Meter* meter_ = nullptr;  // Of the task whose capabilities are replaced meanwhile, if this is a task.
+  bool plain_before_ = false;
 };
+// From now on the destructor of the exception has these capabilities, wherever it runs (thrown.cc). REQUIRES: the
+// exception is being handled.
+void keep_rights(const std::exception_ptr& error, CapContext* rights) noexcept;
 
 // ------------------------------------------------------------------------------------------------ meter.cc
 // The task's Meter, created from the inline meter if necessary. REQUIRES: metered; the caller runs the task.

@@ -91,6 +91,17 @@ int rota_metered_posix_memalign(void** to, std::size_t alignment, std::size_t by
   return 0;
 }
 
+void* rota_metered_valloc(std::size_t bytes) noexcept;
+void* rota_metered_valloc(std::size_t bytes) noexcept { return charged_or_null(valloc(bytes)); }
+
+void* rota_metered_pvalloc(std::size_t bytes) noexcept;
+void* rota_metered_pvalloc(std::size_t bytes) noexcept { return charged_or_null(pvalloc(bytes)); }
+
+char* rota_metered_strndup(const char* text, std::size_t most) noexcept;
+char* rota_metered_strndup(const char* text, std::size_t most) noexcept {
+  return static_cast<char*>(charged_or_null(strndup(text, most)));
+}
+
 char* rota_metered_strdup(const char* text) noexcept;
 char* rota_metered_strdup(const char* text) noexcept { return static_cast<char*>(charged_or_null(strdup(text))); }
 
@@ -115,6 +126,14 @@ void* rota_metered_realloc(void* block, std::size_t bytes) noexcept {
   std::memcpy(moved, block, std::min(before, bytes));
   rota_metered_free(block);
   return moved;
+}
+
+void* rota_metered_reallocarray(void* block, std::size_t count, std::size_t bytes) noexcept;
+void* rota_metered_reallocarray(void* block, std::size_t count, std::size_t bytes) noexcept {
+  std::size_t all = 0;
+  if (!__builtin_mul_overflow(count, bytes, &all)) return rota_metered_realloc(block, all);
+  errno = ENOMEM;
+  return nullptr;
 }
 
 void* rota_metered_new(std::size_t bytes);

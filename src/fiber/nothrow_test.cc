@@ -196,9 +196,11 @@ TEST(CancellingState, OfEveryDescendant) {
   std::vector<Task<void>> tasks(3);
   std::atomic<bool> deep_ready{false};
   std::atomic<bool> release{false};
+  std::atomic<int> begun{0};  // A task that is still queued would end without running.
   Task<void> main = runtime.spawn([&] {
     Nursery scope;
-    const auto linger = [&release] {
+    const auto linger = [&] {
+      begun.fetch_add(1);
       while (!release.load()) yield();
     };
     tasks[0] = scope.spawn([&] {  // Blocks, is woken, and does not end.
@@ -212,7 +214,7 @@ TEST(CancellingState, OfEveryDescendant) {
       deep_ready = true;
       (void)inner.close();
     });
-    while (!deep_ready.load() || tasks[0].state() != TaskState::kBlocked) yield();
+    while (!deep_ready.load() || begun.load() < 2 || tasks[0].state() != TaskState::kBlocked) yield();
     for (const Task<void>& task : tasks) EXPECT_NE(task.state(), TaskState::kCancelling);
     scope.cancel();
     for (const Task<void>& task : tasks) EXPECT_EQ(task.state(), TaskState::kCancelling) << "seen by its parent";

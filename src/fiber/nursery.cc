@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "fiber/meter_core.h"
+#include "fiber/no_task.h"
 #include "fiber/runtime_core.h"
 #include "fiber/waiting.h"
 #include "rota/assert.h"
@@ -33,11 +34,11 @@ bool drop_cancelled(ThreadWorker* worker, NurseryCore* core, TaskRecord* record)
       (record->flags & TaskRecord::kFlagDetached) == 0 || !record->plain_entry()) {
     return false;
   }
-  record->act(record, Action::kDropClosure);  // User code: it may park, and resume on another thread worker.
-  worker = current_worker();
   worker->counters.cancelled.add(1);
-  core->local -= 1;
-  free_record(worker, record);
+  core->local -=
+      1;  // Before the destructor: if the stack overflows there, the owner's task ends, and closes this nursery.
+  record->act(record, Action::kDropClosure);  // User code: it may park, and resume on another thread worker.
+  free_record(current_worker(), record);
   return true;
 }
 
@@ -188,10 +189,12 @@ namespace {
     if (extras->deadline_armed) {
       RuntimeCore* runtime = current_worker()->runtime;
       runtime->timers.remove(&extras->deadline_timer);
+      note_expiry(core);
       extras->deadline_armed = false;
-      if (runtime->now() >= extras->deadline) cancel_nursery(core, CancelReason::kTimeout);
     }
     unlink_nursery(core, extras);
+    if (extras->scope_token != nullptr) [[unlikely]]
+      settle_scope_token(core);
   }
   self->scope = core->outer;
   core->owner = nullptr;
@@ -263,15 +266,46 @@ void fail_scope(NurseryCore* core) {
   throw;
 }
 
-void abandon_scopes(Fiber* fiber, TaskRecord* task) {
-  while (fiber->scope != nullptr && fiber->scope->owner_task == task) dispose_nursery(fiber->scope);
+void abandon_scopes(Fiber* fiber, TaskRecord* task, const NurseryCore* until) {
+  while (fiber->scope != until && fiber->scope != nullptr && fiber->scope->owner_task == task) {
+    dispose_nursery(fiber->scope);
+  }
+}
+
+namespace {
+
+// The earliest deadline of `core` and the scopes around it.
+Nanoseconds deadline_around(const NurseryCore* core) {
+  for (const NurseryCore* at = core; at != nullptr; at = parent_of(at)) {
+    // Written before the scope's first child existed, so it does not change while a task below looks. The innermost
+    // deadline is the earliest one: arm_deadline() sees to that.
+    const NurseryExtras* extras = peek_extras(at);
+    if (extras != nullptr && extras->deadline != kNever) return extras->deadline;
+  }
+  return kNever;
+}
+
+}  // namespace
+
+bool note_expiry(NurseryCore* core) {
+  const NurseryExtras* extras = peek_extras(core);
+  if (extras == nullptr || current_worker()->runtime->now() < extras->deadline) {
+    return core->cancel.load(std::memory_order_acquire) == CancelReason::kTimeout;
+  }
+  cancel_nursery(core, CancelReason::kTimeout);
+  // A deadline around this scope that passes at the same time may have cancelled it first, as a part of its own scope.
+  CancelReason outer = CancelReason::kParent;
+  core->cancel.compare_exchange_strong(outer, CancelReason::kTimeout, std::memory_order_acq_rel);
+  return core->cancel.load(std::memory_order_acquire) == CancelReason::kTimeout;
 }
 
 void arm_deadline(NurseryCore* core, std::chrono::nanoseconds duration) {
   ThreadWorker* worker = current_worker();
   RuntimeCore* runtime = worker->runtime;
+  const Nanoseconds around = deadline_around(parent_of(core));
   NurseryExtras* extras = extras_of(core);
   extras->deadline = duration.count() > kNever - runtime->now() ? kNever : runtime->now() + duration.count();
+  extras->deadline = std::min(extras->deadline, around);
   if (extras->deadline <= runtime->now()) {
     cancel_nursery(core, CancelReason::kTimeout);
     return;
@@ -283,6 +317,7 @@ void arm_deadline(NurseryCore* core, std::chrono::nanoseconds duration) {
     if (ThreadWorker* firing = current_worker(); firing != nullptr) {
       event(firing, TaskEvent::kDeadline, nursery->owner_task->id);
     }
+    const FiringTimer firing;
     cancel_nursery(nursery, CancelReason::kTimeout);
   };
   extras->deadline_armed = true;
@@ -290,6 +325,14 @@ void arm_deadline(NurseryCore* core, std::chrono::nanoseconds duration) {
 }
 
 void open_slow(ThreadWorker* worker, NurseryCore* core) {
+  struct Undo {  // Unless the scope is open: the fiber forgets it. The nursery was not constructed then.
+    ~Undo() {
+      if (core == nullptr) return;
+      current_worker()->fiber->scope = core->outer;
+      core->owner = nullptr;
+    }
+    NurseryCore* core;
+  } undo{core};
   if ((worker->hooks & kHookDeterministic) != 0) poll_point(worker);
   if ((worker->hooks & kHookMeter) != 0 && (worker->scopes & 255) == 0) {
     // A scope costs nothing, and a loop of scopes must share its thread worker nevertheless (F-11).
@@ -297,12 +340,11 @@ void open_slow(ThreadWorker* worker, NurseryCore* core) {
     worker = current_worker();
   }
   event(worker, TaskEvent::kScope, core->owner_task->id);
-  if ((worker->hooks & kHookTrace) != 0) extras_of(core);  // Closing then takes close_slow(), which records it.
+  if ((worker->hooks & kHookTrace) != 0) end_fast_spawns(core);  // Closing then takes close_slow(), which records it.
   if ((worker->hooks & kHookCore) != 0) {
-    worker->fiber->scope = core->outer;
-    core->owner = nullptr;
     throw_error(ErrorCode::kNurseryNotActive, "the profile `core` has no nurseries");
   }
+  undo.core = nullptr;
 }
 
 Result<void> refuse_without_memory(ThreadWorker* worker, NurseryCore* core, TaskRecord* record) {
@@ -363,12 +405,7 @@ std::optional<Scope> Scope::parent() const {
 }
 
 std::optional<std::chrono::nanoseconds> Scope::deadline() const {
-  Nanoseconds earliest = kNever;
-  for (const NurseryCore* at = core_; at != nullptr; at = parent_of(at)) {
-    // Written before the scope's first child existed, so it does not change while a task below looks.
-    const NurseryExtras* extras = peek_extras(at);
-    if (extras != nullptr) earliest = std::min(earliest, extras->deadline);
-  }
+  const Nanoseconds earliest = deadline_around(core_);
   if (earliest == kNever) return std::nullopt;
   return std::chrono::nanoseconds(earliest);
 }

@@ -147,15 +147,18 @@ TEST_P(NurseryOn, AFailureComesBeforeTheCancellationThatItCauses) {
 // Contract: F-5. The first failure cancels the siblings, blocked and queued ones too, and is what closing reports.
 TEST_P(NurseryOn, FirstFailureCancelsSiblings) {
   run([] {
+    sync::Atomic<int> started{0};
     sync::Atomic<int> cancelled{0};
     try {
       with_scope([&](Nursery& n) {
         for (int i = 0; i < 10; ++i) {
           n.launch([&] {
+            started.fetch_add(1);
             if (sleep_for(hours(1)).code() == ErrorCode::kCancelled) cancelled.fetch_add(1);
           });
         }
-        n.launch([] {
+        n.launch([&] {
+          while (started.load() < 10) yield();  // One that is still queued would end without running.
           (void)sleep_for(milliseconds(1));
           throw std::logic_error("first");
         });

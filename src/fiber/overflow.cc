@@ -3,6 +3,8 @@
 // This costs nothing unless a stack overflows. Code without unwind tables cannot be walked: then all tasks on the stack
 // end (one, unless a join called another on top), and the stack starts anew with the loop of the thread worker.
 //
+// User code that is not a task's function is called through call_user(); an overflow there ends that call only.
+//
 // The frames in between are abandoned: their destructors do not run, and a lock held in them stays locked. Scopes that
 // the task had open are cancelled and waited for, on the same stack, before it continues.
 #include "fiber/overflow.h"
@@ -14,8 +16,10 @@
 
 #include <mutex>
 
+#include "fiber/no_task.h"
 #include "fiber/return_point.h"
 #include "fiber/runtime_core.h"
+#include "fiber/user_call.h"
 
 namespace rota::fiber::detail {
 
@@ -52,16 +56,16 @@ void return_from(ReturnPoint* to) { return_to(*to); }
 
 // The vector registers of the interrupted code are in one of several records of the context; which one counts depends
 // on the processor. So return_to() sets them, from a copy on the part of the stack that is abandoned.
-bool continue_at(ucontext_t* context, const Fiber* fiber, const ReturnPoint& to) {
+bool continue_at(ucontext_t* context, const std::byte* low, const ReturnPoint& to) {
   const std::uintptr_t place = (to.sp - sizeof(ReturnPoint)) & ~std::uintptr_t{15};
-  if (place - 512 < reinterpret_cast<std::uintptr_t>(fiber->low)) return false;
+  if (place - 512 < reinterpret_cast<std::uintptr_t>(low)) return false;
   auto* copy = reinterpret_cast<ReturnPoint*>(place);
   *copy = to;
   continue_with(context, &return_from, copy, place);
   return true;
 }
 #else
-bool continue_at(ucontext_t* context, const Fiber*, const ReturnPoint& to) {
+bool continue_at(ucontext_t* context, const std::byte* /*low*/, const ReturnPoint& to) {
   greg_t* registers = context->uc_mcontext.gregs;
   registers[REG_RBX] = static_cast<greg_t>(to.rbx);
   registers[REG_RBP] = static_cast<greg_t>(to.rbp);
@@ -82,32 +86,49 @@ bool restart(Fiber* fiber, ucontext_t* context) {
     auto* scope = reinterpret_cast<std::byte*>(at);
     if (scope >= fiber->low && scope < lowest) lowest = scope;
   }
-  if (!has_room_below(fiber, lowest)) return false;
+  if (!has_room_below(fiber, lowest)) lowest = take_far_landing(fiber);
+  if (lowest == nullptr) return false;
   fiber->task->flags |= TaskRecord::kFlagOverflow;
   const auto below = (reinterpret_cast<std::uintptr_t>(lowest) - 1024) & ~std::uintptr_t{15};
   continue_with<Fiber>(context, &end_stack, fiber, below);
   return true;
 }
 
+bool recover_on_thread(siginfo_t* info, ucontext_t* context) {
+  UserCall* call = thread_call_to_leave(info->si_addr);
+  if (call == nullptr) return false;
+  const std::optional<ReturnPoint> to = return_of(call->frame);
+  if (!to || !continue_at(context, nullptr, *to)) return false;
+  call->left = true;
+  return true;
+}
+
 bool recover(siginfo_t* info, ucontext_t* context) {
-  ThreadWorker* worker = current_worker();
-  if (worker == nullptr || worker->fiber == nullptr || worker->fiber == &worker->native) return false;
+  ThreadWorker* worker = current_worker() != nullptr ? current_worker() : hidden_worker();
+  if (worker == nullptr) return recover_on_thread(info, context);
+  if (worker->fiber == nullptr || worker->fiber == &worker->native) return false;
   Fiber* fiber = worker->fiber;
   TaskRecord* task = fiber->task;
-  if (task == nullptr || !worker->runtime->stacks.in_guard(fiber, info->si_addr)) return false;
-  const bool open = fiber->scope != nullptr && fiber->scope->owner_task == task;
-  const std::optional<ReturnPoint> to = return_of(reinterpret_cast<const void*>(task->act));
-  if (!to) return restart(fiber, context);
-  std::byte* lowest = lowest_in_use(fiber, task, *to);
-  if (open && !has_room_below(fiber, lowest))
-    return false;  // There is no room to close its scopes, so nothing safe can be done.
-  if (open) {
-    Landing* landing = place_landing(lowest, *to, fiber, task);
+  UserCall* call = call_to_leave(fiber);
+  if ((task == nullptr && call == nullptr) || !worker->runtime->stacks.in_guard(fiber, info->si_addr)) return false;
+  const std::optional<ReturnPoint> to =
+      return_of(call != nullptr ? call->frame : reinterpret_cast<const void*>(task->act));
+  if (!to) return task != nullptr && restart(fiber, context);
+  NurseryCore* until = call != nullptr ? call->scope : nullptr;
+  if (fiber->scope != until && fiber->scope != nullptr && fiber->scope->owner_task == task) {
+    const Landing wanted{*to, fiber, task, until};
+    std::byte* lowest = lowest_in_use(fiber, task, *to);
+    Landing* landing = has_room_below(fiber, lowest) ? place_landing(lowest, wanted) : place_far_landing(wanted);
+    if (landing == nullptr) return false;  // There is no room to close its scopes, so nothing safe can be done.
     continue_with<Landing>(context, &land, landing, reinterpret_cast<std::uintptr_t>(landing) - 128);
-  } else if (!continue_at(context, fiber, *to)) {
+  } else if (!continue_at(context, fiber->low, *to)) {
     return false;
   }
-  task->flags |= TaskRecord::kFlagOverflow;
+  if (call != nullptr) {
+    call->left = true;
+  } else {
+    task->flags |= TaskRecord::kFlagOverflow;
+  }
   return true;
 }
 #else
@@ -160,14 +181,12 @@ AlternateStack::AlternateStack() : bytes_(kAlternateBytes) {
   stack_t stack{};
   stack.ss_sp = memory_;
   stack.ss_size = bytes_;
-  sigaltstack(&stack, nullptr);
+  sigaltstack(&stack, &before_);
 }
 
 AlternateStack::~AlternateStack() {
   if (memory_ == nullptr) return;
-  stack_t off{};
-  off.ss_flags = SS_DISABLE;
-  sigaltstack(&off, nullptr);
+  sigaltstack(&before_, nullptr);
   munmap(memory_, bytes_);
 }
 

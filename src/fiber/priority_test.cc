@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "fiber/io_testing.h"
 #include "fiber/testing.h"
 #include "rota/fiber.h"
 
@@ -270,6 +271,7 @@ TEST(Stealing, CanBeSwitchedWhileItRuns) {
   meet_everywhere(runtime, 3);
   ASSERT_TRUE(runtime.set_stealing(false).ok());
   const auto steals = [&runtime] { return runtime.stats().sum.steals; };
+  testing::until_all_sleep(runtime);  // One that still searches may have looked at the switch before.
   const std::uint64_t before = steals();
   runtime.run([] {
     with_scope([](Nursery& scope) {

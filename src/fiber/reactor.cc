@@ -6,10 +6,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <string>
+#include <system_error>
 
 #include "fiber/io_slot.h"
 #include "fiber/runtime_core.h"
 #include "rota/assert.h"
+#include "rota/fiber/error.h"
 
 namespace rota::fiber::detail {
 
@@ -25,12 +28,16 @@ Reactor::Reactor(RuntimeCore* runtime)
     : runtime_((prepare_slots(), runtime)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  ROTA_ASSERT(epoll_ >= 0 && bell_ >= 0, "no descriptors for epoll and its bell: errno=", errno);
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = kBell;
-  const int added = epoll_ctl(epoll_, EPOLL_CTL_ADD, bell_, &event);
-  ROTA_ASSERT(added == 0, "epoll does not take its bell: errno=", errno);
+  if (epoll_ >= 0 && bell_ >= 0 && epoll_ctl(epoll_, EPOLL_CTL_ADD, bell_, &event) == 0) return;
+  const int error = errno;
+  if (bell_ >= 0) close(bell_);
+  if (epoll_ >= 0) close(epoll_);
+  throw_error(Error{ErrorCode::kResourceExhausted,
+                    std::string("the runtime could not get two descriptors, for epoll and to wake it: ") +
+                        std::generic_category().message(error) + "; close some, or raise the limit (ulimit -n)"});
 }
 
 Reactor::~Reactor() {

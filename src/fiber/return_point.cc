@@ -1,9 +1,11 @@
 // Finds a frame, and returns to it.
 #include "fiber/return_point.h"
 
+#include <sys/mman.h>
 #include <unwind.h>
 
 #include "fiber/runtime_core.h"
+#include "fiber/user_call.h"
 #include "rota/assert.h"
 
 #if ROTA_ASAN
@@ -17,6 +19,7 @@ namespace rota::fiber::detail {
 namespace {
 
 constexpr std::ptrdiff_t kClosingBytes = 16 * 1024;  // Stack that closing the scopes may need.
+constexpr std::size_t kFarBytes = 128 * 1024;
 constexpr std::ptrdiff_t kOwnBytes = 4 * 1024;  // Stack that these frames need, with those between them and the task.
 
 struct Walk {
@@ -109,30 +112,68 @@ std::byte* lowest_in_use(const Fiber* fiber, const TaskRecord* task, const Retur
 
 bool has_room_below(const Fiber* fiber, const std::byte* address) { return address - fiber->low >= kClosingBytes; }
 
-Landing* place_landing(std::byte* below, const ReturnPoint& to, Fiber* fiber, TaskRecord* task) {
+Landing* place_landing(std::byte* below, const Landing& landing) {
   const auto address = (reinterpret_cast<std::uintptr_t>(below) - 1024 - sizeof(Landing)) & ~std::uintptr_t{15};
-  auto* landing = reinterpret_cast<Landing*>(address);
-  *landing = {to, fiber, task};
-  return landing;
+  auto* placed = reinterpret_cast<Landing*>(address);
+  *placed = landing;
+  return placed;
+}
+
+Landing* place_far_landing(const Landing& landing) {
+  std::byte* top = take_far_landing(landing.fiber);
+  return top == nullptr ? nullptr : place_landing(top, landing);
+}
+
+// By mmap(), which may be called in the handler of a fault. The lower half is a guard.
+std::byte* take_far_landing(Fiber* fiber) {
+  if (fiber->far_landing == nullptr) {
+    void* memory = mmap(nullptr, kFarBytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return nullptr;
+    if (mprotect(memory, kFarBytes / 2, PROT_NONE) != 0) {
+      munmap(memory, kFarBytes);
+      return nullptr;
+    }
+    fiber->far_landing = memory;
+  }
+  return static_cast<std::byte*>(fiber->far_landing) + kFarBytes;
+}
+
+void release_far_landing(Fiber* fiber) {
+  // land() runs on it, and the scopes that it closes may end children that never ran: they must not take it away. It is
+  // released when the fiber's own stack is in use again.
+  const auto* here = static_cast<const std::byte*>(__builtin_frame_address(0));
+  const auto* memory = static_cast<const std::byte*>(fiber->far_landing);
+  if (memory == nullptr || (here >= memory && here < memory + kFarBytes)) return;
+  munmap(std::exchange(fiber->far_landing, nullptr), kFarBytes);
 }
 
 void land(Landing* landing) {
-  abandon_scopes(landing->fiber, landing->task);
+  Fiber* fiber = landing->fiber;
+  // No join calls a task on top of the little room that there is.
+  std::byte* floor = std::exchange(fiber->floor, reinterpret_cast<std::byte*>(~std::uintptr_t{0}));
+  abandon_scopes(fiber, landing->task, landing->until);
+  fiber->floor = floor;
   return_to(landing->to);
 }
 
 void leave_task(Fiber* fiber, TaskRecord* task) {
-  const std::optional<ReturnPoint> to = return_of(reinterpret_cast<const void*>(task->act));
+  UserCall* call = call_to_leave(fiber);
+  const std::optional<ReturnPoint> to =
+      return_of(call != nullptr ? call->frame : reinterpret_cast<const void*>(task->act));
   if (!to) return;
-  if (fiber->scope != nullptr && fiber->scope->owner_task == task) {
+  NurseryCore* until = call != nullptr ? call->scope : nullptr;
+  if (fiber->scope != until && fiber->scope != nullptr && fiber->scope->owner_task == task) {
     const auto* here = static_cast<const std::byte*>(__builtin_frame_address(0));
     if (has_room_below(fiber, here)) {
-      abandon_scopes(fiber, task);
+      if (call != nullptr) call->left = true;
+      abandon_scopes(fiber, task, until);
     } else {
       // Close to the end of the stack. The landing is far enough above, so writing it overwrites nothing of this.
       std::byte* lowest = lowest_in_use(fiber, task, *to);
       if (!has_room_below(fiber, lowest) || lowest - here < kOwnBytes) return;
-      Landing* landing = place_landing(lowest, *to, fiber, task);
+      if (call != nullptr) call->left = true;
+      Landing* landing = place_landing(lowest, {*to, fiber, task, until});
 #if defined(__aarch64__)
       register Landing* argument asm("x0") = landing;
       register void (*function)(Landing*) asm("x16") = &land;
@@ -155,12 +196,14 @@ void leave_task(Fiber* fiber, TaskRecord* task) {
       __builtin_unreachable();
     }
   }
+  if (call != nullptr) call->left = true;
   return_to(*to);
 }
 
 #else
 
 void leave_task(Fiber*, TaskRecord*) {}
+void release_far_landing(Fiber*) {}
 std::optional<ReturnPoint> return_of(const void*) { return std::nullopt; }
 void return_to(const ReturnPoint&) { ROTA_ASSERT(false, "there is no return point"); }
 

@@ -40,13 +40,20 @@ struct Landing {
   ReturnPoint to;
   Fiber* fiber;
   TaskRecord* task;
+  NurseryCore* until;  // Stays open; null: all scopes of the task are closed.
 };
 // The part of a task's stack that stays in use when its frames are abandoned: from its innermost scope on, or, if none
 // is on the stack (those of the C interface are on the heap), from its function's caller on.
 [[nodiscard]] std::byte* lowest_in_use(const Fiber* fiber, const TaskRecord* task, const ReturnPoint& to);
 // True if the stack below `address` has room for closing scopes.
 [[nodiscard]] bool has_room_below(const Fiber* fiber, const std::byte* address);
-Landing* place_landing(std::byte* below, const ReturnPoint& to, Fiber* fiber, TaskRecord* task);
+Landing* place_landing(std::byte* below, const Landing& landing);
+// The same in memory that is not of this stack, where the stack has no room: null if there is none. The memory belongs
+// to the fiber until release_far_landing(), which is called when its own stack is in use again.
+Landing* place_far_landing(const Landing& landing);
+// A place in such memory, with room below it; null if there is none.
+std::byte* take_far_landing(Fiber* fiber);
+void release_far_landing(Fiber* fiber);
 // Closes the scopes, and returns there. REQUIRES: on the landing's stack, below it.
 [[noreturn]] void land(Landing* landing);
 
@@ -54,8 +61,9 @@ Landing* place_landing(std::byte* below, const ReturnPoint& to, Fiber* fiber, Ta
 std::optional<ReturnPoint> return_of(const void* act);
 // REQUIRES: the frame that it returns to is on the current stack.
 [[noreturn]] void return_to(const ReturnPoint& to);
-// Closes the scopes that `task` has open and returns from its function. Returns here only if there is no room for that,
-// or no such frame. REQUIRES: `task` is the innermost on `fiber`, which runs here.
+// Closes the scopes that `task` has open and returns from its function; in a UserCall, closes the scopes opened in it
+// and returns from the call. Returns here only if there is no room for that, or no such frame. REQUIRES: `task` is the
+// innermost on `fiber`, which runs here.
 void leave_task(Fiber* fiber, TaskRecord* task);
 
 }  // namespace rota::fiber::detail

@@ -11,10 +11,12 @@
 
 #include "fiber/blocking_pool.h"
 #include "fiber/meter_core.h"
+#include "fiber/no_task.h"
 #include "fiber/overflow.h"
 #include "fiber/reactor.h"
 #include "fiber/runtime_core.h"
 #include "fiber/trace.h"
+#include "fiber/user_call.h"
 #include "fiber/waiting.h"
 #include "rota/assert.h"
 #include "rota/clock.h"
@@ -226,6 +228,9 @@ void RuntimeCore::join_threads() {
 }
 
 void RuntimeCore::keep_time() {
+  never_block_thread();
+  const AlternateStack alternate;
+  guard_this_thread();
   timekeeper.run([this] { return timers.next(); }, steady_now,
                  [this](Nanoseconds time) {
                    try {
@@ -439,6 +444,9 @@ Result<void> Runtime::submit(TaskRecord* record, bool wait, const Grant* grant) 
         return Error{ErrorCode::kQueueFull, "the global queue is full; try again later or wait"};
       }
       if (current_worker() != nullptr && current_worker()->runtime == &core) break;  // A task waits below, as a fiber.
+      if (!may_block_thread()) {
+        return Error{ErrorCode::kQueueFull, "the global queue is full, and this thread must not wait for room"};
+      }
       core.global_space.wait(core.global_mutex);
     }
     const Priority priority = grant != nullptr && grant->priority ? *grant->priority : Priority::kNormal;
@@ -482,7 +490,7 @@ void Runtime::shutdown() {
   RuntimeCore& core = *core_;
   // A task would wait for its own end, and so would a call of blocking() on behalf of one.
   const ThreadWorker* caller = current_worker();
-  if ((caller != nullptr && caller->runtime == &core) || helped_runtime() == &core) {
+  if ((caller != nullptr && caller->runtime == &core) || helped_runtime() == &core || !may_block_thread()) {
     throw_error(ErrorCode::kFailedPrecondition, "a runtime must be shut down from outside, not by one of its tasks");
   }
   std::call_once(core.shutdown_once, [&core, this] {
@@ -509,6 +517,7 @@ void Runtime::drive(TaskRecord* until) {
     throw_error(ErrorCode::kFailedPrecondition, "run() of a deterministic runtime was called in a task; spawn instead");
   }
   sync::MutexLock guard(core.deterministic_mutex);
+  const AlternateStack alternate;
   ThreadWorker* worker = core.workers[0].get();
   for (const auto& each : core.workers) adopt_native(each.get());
   core.await = until;
@@ -628,10 +637,11 @@ std::chrono::nanoseconds wall_offset() {
 Result<void> sleep_until(std::chrono::nanoseconds time) {
   ThreadWorker* worker = current_worker();
   if (worker == nullptr) {
+    if (!may_block_thread()) return ErrorCode::kOutsideRuntime;
     std::this_thread::sleep_for(time - now());
     return {};
   }
-  if (worker->fiber->task == nullptr) return ErrorCode::kOutsideRuntime;  // A destructor on the loop's own stack.
+  if (worker->fiber->task == nullptr) return ErrorCode::kOutsideRuntime;
   if (cancelled_now(worker)) return ErrorCode::kCancelled;
   RuntimeCore* runtime = worker->runtime;
   if (time.count() <= runtime->now()) {

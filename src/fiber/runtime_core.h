@@ -3,6 +3,8 @@
 
 #include <deque>
 #include <functional>
+#include <iterator>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -41,8 +43,40 @@ struct Entry {
   TaskRecord* task;
 };
 
-// The tokens of a nursery's tasks, for those that have one (TaskRecord::kHasToken).
-using TaskTokens = std::unordered_map<const TaskRecord*, std::shared_ptr<TokenHandle>>;
+// The tokens of a nursery's tasks, for those that have one (TaskRecord::kHasToken), in the order of their creation: the
+// callbacks of a cancelled nursery must not depend on addresses, or deterministic mode would not be deterministic.
+class TaskTokens {
+ public:
+  // Null if the task has none.
+  [[nodiscard]] std::shared_ptr<TokenHandle> find(const TaskRecord* task) const {
+    const auto found = at_.find(task);
+    return found == at_.end() ? nullptr : *found->second;
+  }
+  // REQUIRES: the task has none.
+  void add(const TaskRecord* task, std::shared_ptr<TokenHandle> token) {
+    tokens_.push_back(std::move(token));
+    try {
+      at_.emplace(task, std::prev(tokens_.end()));
+    } catch (...) {
+      tokens_.pop_back();
+      throw;
+    }
+  }
+  // Removes and returns it; null if there is none.
+  std::shared_ptr<TokenHandle> take(const TaskRecord* task) {
+    const auto found = at_.find(task);
+    if (found == at_.end()) return nullptr;
+    std::shared_ptr<TokenHandle> token = std::move(*found->second);
+    tokens_.erase(found->second);
+    at_.erase(found);
+    return token;
+  }
+  [[nodiscard]] const std::list<std::shared_ptr<TokenHandle>>& in_order() const { return tokens_; }
+
+ private:
+  std::list<std::shared_ptr<TokenHandle>> tokens_;
+  std::unordered_map<const TaskRecord*, std::list<std::shared_ptr<TokenHandle>>::iterator> at_;
+};
 
 // The rarely needed part of a nursery, allocated on demand. Everything under `lock` unless noted.
 //
@@ -64,6 +98,9 @@ struct NurseryExtras {
   Timer deadline_timer;
   bool deadline_armed = false;
   ScopeMeter* meter = nullptr;  // Set if it has metering options, by the owner, before there is a child.
+  // Called for a child that was left without unwinding, so that its closure was not destroyed, while it is finished;
+  // twice if the thread worker fails meanwhile. Set by the owner, before there is a child.
+  void (*on_left)(TaskRecord* child) = nullptr;
 };
 
 // The nursery of tasks that were spawned from outside. It does not close before the runtime does.
@@ -222,8 +259,17 @@ void cancel_from_handle(TaskRecord* task, TokensToCancel& tokens);
 CancelReason cancel_reason_of(TaskRecord* task);
 // True if a scope or task around `core` is cancelled, or `core` itself.
 bool scope_cancelled_around(NurseryCore* core);
+// The task has ended: its nursery forgets its token, which is cancelled first if the task was, or something around it.
+// REQUIRES: the task has not left its nursery.
+void drop_task_token(TaskRecord* task);
+// The nursery is closed and unlinked: its token is cancelled if the nursery is, or something around it that no walk has
+// carried here. REQUIRES: the nursery has a token.
+void settle_scope_token(NurseryCore* core);
+// Cancels the nursery if something around it is cancelled: it may not be linked, and then no canceller has found it.
+// REQUIRES: it cannot go away; the caller's task, or one that has not ended, belongs to it.
+void inherit_cancellation(NurseryCore* core);
 // Cancels the scopes that a task left open because its stack was abandoned, and waits for them.
-void abandon_scopes(Fiber* fiber, TaskRecord* task);
+void abandon_scopes(Fiber* fiber, TaskRecord* task, const NurseryCore* until = nullptr);
 // Why the current task is cancelled. REQUIRES: cancelled_now().
 CancelReason current_cancel_reason();
 
@@ -231,7 +277,6 @@ CancelReason current_cancel_reason();
 // The task's token, created if necessary. The caller cancels it, when it holds nothing, with `reason` if that is not
 // kNone. REQUIRES: the task's nursery cannot go away.
 std::shared_ptr<TokenHandle> token_of_task(TaskRecord* task, TokensToCancel& tokens, CancelReason& reason);
-void drop_task_token(TaskRecord* task);
 
 // task.cc
 // While this object lives, a task that alive() says has not ended cannot leave its nursery, which may therefore be

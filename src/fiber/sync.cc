@@ -78,8 +78,6 @@ void release_all(SpinLock& guard, WaitQueue& queue) {
   schedule_all(woken);
 }
 
-std::uint64_t current_task_id(const char* what) { return waiting_worker(what)->fiber->task->id; }
-
 // Waiters have the object's address, and the thread that ended the last wait may still hold its lock briefly.
 void check_unused(SpinLock& guard, const WaitQueue& queue, const char* what) {
   const std::lock_guard lock(guard);
@@ -92,15 +90,18 @@ void check_unused(SpinLock& guard, const WaitQueue& queue, const char* what) {
 
 Mutex::~Mutex() {
   const std::lock_guard lock(guard_);
-  ROTA_ASSERT(owner_ == 0, "a mutex was destroyed while task ", owner_, " has it");
+  ROTA_ASSERT(owner_.task == nullptr, "a mutex was destroyed while task ", owner_.id, " has it");
 }
 
+Mutex::Owner Mutex::owner_of(const detail::TaskRecord* task) { return {task, task->id}; }
+Mutex::Owner Mutex::caller() { return owner_of(waiting_worker("a mutex")->fiber->task); }
+
 WakeReason Mutex::acquire(const std::chrono::nanoseconds* limit) {
-  const std::uint64_t self = current_task_id("a mutex");
+  const Owner self = caller();
   bool mine_already = false;
   const WakeReason reason = wait_until(guard_, waiting_, limit, "a mutex", [&] {
     mine_already = owner_ == self;
-    if (owner_ != 0) return mine_already;
+    if (owner_.task != nullptr) return mine_already;
     owner_ = self;
     return true;
   });
@@ -111,23 +112,23 @@ WakeReason Mutex::acquire(const std::chrono::nanoseconds* limit) {
 void Mutex::lock() { (void)done_or_throw(acquire(nullptr)); }
 Result<void> Mutex::lock(std::nothrow_t) { return done_or_code(acquire(nullptr)); }
 bool Mutex::try_lock() {
-  const std::uint64_t self = current_task_id("a mutex");
+  const Owner self = caller();
   const std::lock_guard lock(guard_);
-  if (owner_ != 0) return false;
+  if (owner_.task != nullptr) return false;
   owner_ = self;
   return true;
 }
 bool Mutex::try_lock_for(std::chrono::nanoseconds limit) { return done_or_throw(acquire(&limit)); }
 
 void Mutex::unlock() {
-  const std::uint64_t self = current_task_id("a mutex");
+  const Owner self = caller();
   guard_.lock();
   if (owner_ != self) {
     guard_.unlock();
     misuse("a mutex was unlocked by a task that has not locked it");
   }
   Waiter* next = waiting_.take();
-  owner_ = next == nullptr ? 0 : next->fiber->task->id;
+  owner_ = next == nullptr ? Owner{} : owner_of(next->fiber->task);
   guard_.unlock();
   if (next != nullptr) schedule(next->fiber);
 }

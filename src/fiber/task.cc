@@ -9,6 +9,8 @@
 
 #include "fiber/baton.h"
 #include "fiber/meter_core.h"
+#include "fiber/no_task.h"
+#include "fiber/return_point.h"
 #include "fiber/runtime_core.h"
 #include "fiber/token_state.h"
 #include "fiber/waiting.h"
@@ -45,17 +47,26 @@ CapContext* rights_of(const TaskRecord* record) {
   return record->meter == 0 || is_inline(record->meter) ? nullptr : meter_of(record->meter)->caps;
 }
 
+// The stack overflowed in the destructor of a closure that was never called.
+[[gnu::cold]] void fail_unstarted(TaskRecord* record) {
+  record->flags |= TaskRecord::kFlagOverflow;
+  set_state(record, TaskState::kRunning);
+  set_state(record, TaskState::kCompleting);
+}
+
 // Calls the task on the current stack, or ends it without running if it is cancelled.
 void execute(ThreadWorker* worker, TaskRecord* record) {
   if (!record->plain_entry()) take_sample(worker, record);
   if (cancelled_before_run(worker, record)) {
+    bool dropped = false;
     if (CapContext* rights = rights_of(record); rights == nullptr) {
-      record->act(record, Action::kDropClosure);
+      dropped = drop_part(record, Action::kDropClosure);
     } else {
       const ActingFor acting(worker->runtime, rights);
-      record->act(record, Action::kDropClosure);
+      dropped = drop_part(record, Action::kDropClosure);
     }
     record->flags |= TaskRecord::kFlagNeverRan;
+    if (!dropped) fail_unstarted(record);
     return;
   }
   Fiber* fiber = worker->fiber;
@@ -78,7 +89,10 @@ void execute(ThreadWorker* worker, TaskRecord* record) {
 
 }  // namespace
 
-void sample_spawn(TaskRecord* record) { sample_spawn(record, current_worker()->runtime); }
+void sample_spawn(ThreadWorker* worker, NurseryCore* core, TaskRecord* record) {
+  sample_spawn(record, worker->runtime);
+  if (core->owner_task != nullptr && scope_cancelled(worker, core, core->owner_task)) inherit_cancellation(core);
+}
 void sample_spawn(TaskRecord* record, const RuntimeCore* runtime) {
   record->registry.store(sample_time(runtime), std::memory_order_relaxed);
 }
@@ -97,10 +111,15 @@ void capture_exception(TaskRecord* record, std::exception_ptr* slot) {
       std::rethrow_exception(*slot);
     } catch (const Cancelled&) {
       cancelled = true;
+    } catch (const FiberError& error) {
+      // In a cancelled nursery a spawn is refused: this is the cancellation, as a wait that ends with Cancelled is.
+      cancelled = error.code() == ErrorCode::kNurseryNotActive;
     } catch (...) {  // Any other exception is a failure, cancelled or not.
     }
   }
   record->flags |= cancelled ? TaskRecord::kFlagCancelled : TaskRecord::kFlagFailed;
+  if (CapContext* rights = rights_of(record); rights != nullptr) [[unlikely]]
+    keep_rights(*slot, rights);
 }
 
 void throw_outcome(TaskRecord* record, std::exception_ptr* slot) {
@@ -189,7 +208,7 @@ namespace {
       (record->flags & TaskRecord::kFlagDetached) != 0 || record->join.load(std::memory_order_acquire) == kJoinDetached;
   if (!nobody || (record->flags & kNoValue) != 0) return;
   const ActingFor acting(runtime, rights_of(record));
-  record->act(record, Action::kDropResult);
+  if (!drop_part(record, Action::kDropResult)) record->flags |= TaskRecord::kFlagOverflow;
   record->act = [](TaskRecord*, Action) {};  // There is nothing left to destroy.
 }
 
@@ -197,9 +216,21 @@ namespace {
 [[gnu::cold]] void note_overflow(ThreadWorker* worker, TaskRecord* record) {
   worker->runtime->stacks.restore_canary(worker->fiber);
   if ((record->flags & (TaskRecord::kFlagOverflow | TaskRecord::kFlagNeverRan)) != 0) return;
-  record->act(record, Action::kDropResult);
+  (void)drop_part(record, Action::kDropResult);
   record->flags &= static_cast<std::uint8_t>(~(TaskRecord::kFlagFailed | TaskRecord::kFlagCancelled));
   record->flags |= TaskRecord::kFlagOverflow;
+  // Its function has ended, by an exception if the state is not yet this, and its closure is destroyed.
+  if (record->state.load(std::memory_order_relaxed) == TaskState::kRunning) set_state(record, TaskState::kCompleting);
+}
+
+// Destroys the result that nobody will take. An overflow in its destructor is a failure of the task, which has ended
+// otherwise: its nursery is told.
+void drop_last(NurseryCore* nursery, TaskRecord* record) {
+  constexpr std::uint8_t kStored = TaskRecord::kFlagFailed | TaskRecord::kFlagCancelled;
+  if ((record->flags & (kStored | TaskRecord::kFlagNoResult)) == TaskRecord::kFlagNoResult) return;
+  if (drop_part(record, Action::kDropResult)) return;
+  record->flags |= TaskRecord::kFlagOverflow;
+  child_failed(nursery, record);
 }
 
 }  // namespace
@@ -216,7 +247,7 @@ void finish_task(ThreadWorker* worker, TaskRecord* record) {
   if (record->meter != 0) {
     if (rights_of(record) != nullptr) [[unlikely]]
       drop_with_rights(runtime, record);
-    settle_meter(worker, record);
+    settle_meter(current_worker(), record);
     record->meter = 0;  // Not again.
   }
   if ((record->flags & (TaskRecord::kFlagFailed | TaskRecord::kFlagOverflow)) != 0) {
@@ -224,11 +255,21 @@ void finish_task(ThreadWorker* worker, TaskRecord* record) {
     child_failed(nursery, record);
   } else if ((record->flags & (TaskRecord::kFlagCancelled | TaskRecord::kFlagNeverRan)) != 0) {
     end = TaskState::kCancelled;
+    // A task that asked, or did not run, knows of a cancellation far above; its nursery, if it was never linked, does
+    // not, and would report success (F-5).
+    inherit_cancellation(nursery);
   }
+  worker = current_worker();  // Destructors and callbacks are user code: it may have parked in the task below this one.
   // A task that was left without unwinding may have been in a handler, whose exception must be forgotten.
   if ((record->flags & (TaskRecord::kFlagOverflow | TaskRecord::kFlagNeverRan)) != 0) [[unlikely]] {
     if (worker->fiber->task == nullptr) *worker->exceptions = {};
     release_static_guards(record);
+    release_far_landing(worker->fiber);
+    const NurseryExtras* extras = peek_extras(nursery);
+    if (extras != nullptr && extras->on_left != nullptr &&
+        record->state.load(std::memory_order_relaxed) == TaskState::kRunning) {  // Neither cancelled before, nor ended.
+      extras->on_left(record);
+    }
   }
   event(worker, TaskEvent::kComplete, record->id, static_cast<std::uint32_t>(end));
   // Everything up to here can be repeated if something throws (finish_after_fault); nothing throws from here on.
@@ -241,7 +282,7 @@ void finish_task(ThreadWorker* worker, TaskRecord* record) {
     runtime->priorities.alive.fetch_sub(1, std::memory_order_relaxed);
   if ((record->flags & TaskRecord::kFlagDetached) != 0) {
     if (record->cancel.load(std::memory_order_relaxed) != 0) await_canceller(record);  // It may have a token.
-    record->act(record, Action::kDropResult);  // User code: it may park, and resume on another thread worker.
+    drop_last(nursery, record);  // User code: it may park, and resume on another thread worker.
     free_record(current_worker(), record);
   } else {
     set_state(record, end);
@@ -249,7 +290,7 @@ void finish_task(ThreadWorker* worker, TaskRecord* record) {
     if (record->cancel.load(std::memory_order_relaxed) != 0) await_canceller(record);
     const std::uintptr_t before = finish_join(record);
     if (before == kJoinDetached) {
-      record->act(record, Action::kDropResult);
+      drop_last(nursery, record);
       free_record(current_worker(), record);
     } else if (before != kJoinNone) {
       wake_joiner(record, before);
@@ -266,7 +307,7 @@ namespace {
       TaskRecord::kFlagFailed | TaskRecord::kFlagCancelled | TaskRecord::kFlagOverflow | TaskRecord::kFlagNeverRan;
   fiber->task = outer;
   if (record->state.load(std::memory_order_relaxed) != TaskState::kCompleting && (record->flags & kHasOutcome) == 0) {
-    record->act(record, Action::kDropClosure);  // act(kRun) destroys it last.
+    (void)drop_part(record, Action::kDropClosure);  // act(kRun) destroys it last.
     ::new (static_cast<void*>(&static_cast<ResultRecord<void>*>(record)->error))
         std::exception_ptr(std::make_exception_ptr(
             FiberError(Error{ErrorCode::kWorkerPanic, "the thread worker that ran the task failed"})));
@@ -299,6 +340,7 @@ void run_task(ThreadWorker* worker, TaskRecord* record) {
 }
 
 void end_stack(Fiber* fiber) {
+  fiber->user_call = nullptr;
   for (TaskRecord* task = fiber->task; task != nullptr;) {
     task->flags |= TaskRecord::kFlagOverflow;
     abandon_scopes(fiber, task);  // It may wait, and continue on another thread worker.
@@ -357,6 +399,7 @@ bool publish_join(ThreadWorker* worker, void* argument) {
 }
 
 bool join_outside(TaskRecord* record, const std::chrono::nanoseconds* timeout) {
+  must_be_able_to_block("a join");  // Before anything is published.
   Baton baton;
   const std::uintptr_t word = reinterpret_cast<std::uintptr_t>(&baton) | kOutsideTag;
   if (!publish_waiter(record, word)) return true;
@@ -421,6 +464,7 @@ bool join_slow(TaskRecord* record, const std::chrono::nanoseconds* timeout) {
 }
 
 Result<void> join_nothrow(TaskRecord* record) {
+  if (!may_block_thread() && current_worker() == nullptr && !is_terminal_now(record)) return ErrorCode::kOutsideRuntime;
   if (join_or_leave(record, nullptr) == WakeReason::kCancelled) return cancel_code();
   return {};
 }

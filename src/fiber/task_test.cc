@@ -44,18 +44,20 @@ TEST(TaskStates, AreSeenAsTheyHappen) {
   runtime.run([] {
     with_scope([](Nursery& n) {
       bool go = false;
-      Task<int> task = n.spawn([&go] {
+      Event end;
+      Task<int> task = n.spawn([&go, &end] {
         while (!go) yield();
-        EXPECT_TRUE(sleep_for(milliseconds(1)).ok());
+        end.wait();
         return 7;
       });
       EXPECT_EQ(task.state(), TaskState::kReady);
       yield();  // It runs, and yields back.
       EXPECT_EQ(task.state(), TaskState::kReady);
       go = true;
-      yield();  // Now it sleeps.
+      yield();  // Now it waits.
       EXPECT_EQ(task.state(), TaskState::kBlocked);
       EXPECT_FALSE(task.is_completed());
+      end.set();
       task.wait();
       EXPECT_EQ(task.state(), TaskState::kCompleted);
       task.cancel();  // Contract: F-2. A no-op once terminal.

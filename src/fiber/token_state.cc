@@ -21,11 +21,7 @@ void run_callbacks(TokenState& token) {
       token.running_id = id;
       token.running_on = token_thread();
     }
-    try {
-      call();
-    } catch (...) {  // A callback cannot report an exception to anybody, and must not prevent the others from running.
-    }
-    call = nullptr;
+    run_callback(std::move(call));
     sync::MutexLock lock(token.mutex);
     token.running_id = 0;
     token.idle.notify_all();

@@ -112,6 +112,10 @@ bool remove_callback(TokenState& token, std::uint64_t id);
 
 // Provided by the runtime; the checker's tests have their own.
 std::uintptr_t token_thread();  // Identifies the running task, or the thread if there is none.
+// Calls a callback, and destroys it.
+void run_callback(std::function<void()> call) noexcept;
+// Drops a handle where no task need be running: with the last one, callbacks that never ran are destroyed.
+void release_token(std::shared_ptr<TokenHandle> token) noexcept;
 void wait_for_callback(TokenState& token) ROTA_REQUIRES(token.mutex);
 void close_done(ChannelCore* done) noexcept;
 void free_done(ChannelCore* done) noexcept;

@@ -1,5 +1,6 @@
 // The trace is read back with a JSON parser and replayed track by track.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
@@ -228,7 +229,7 @@ TEST(Trace, IsWrittenWhileItIsRecorded) {
 TEST(Trace, GoesToAFile) {
   Runtime runtime({.worker_count = 1, .deterministic_seed = 1, .trace_events = 1000});
   runtime.run([] { return fib(3); });
-  const std::string path = ::testing::TempDir() + "rota_trace_test.json";
+  const std::string path = ::testing::TempDir() + "rota_trace_test_" + std::to_string(::getpid()) + ".json";
   const Result<TraceSummary> written = write_trace(runtime, path);
   ASSERT_TRUE(written.ok());
   std::ifstream file(path);

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "fiber/reactor.h"
+#include "fiber/return_point.h"
 #include "fiber/runtime_core.h"
 #include "rota/assert.h"
 #include "rota/fiber/task.h"
@@ -540,6 +541,7 @@ void fiber_main() {
   __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr);
 #endif
   run_after_switch(current_worker());
+  release_far_landing(current_worker()->fiber);  // If this stack starts anew after an overflow.
   worker_loop();
 }
 

@@ -280,5 +280,15 @@ TEST(Workers, LatencyIsSampledForFewTasks) {
   EXPECT_GT(stats.sum.latency_average.count(), 0);
 }
 
+// Contract: F-18. A thread worker without work looks for it in growing intervals up to 1 ms before it parks for good:
+// of 64, 128, 256, 512 and 1,000 us, after the first 50 us, in which it spins.
+TEST(Workers, BackOffUpToAMillisecond) {
+  const Runtime runtime({.worker_count = 1});
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (runtime.stats().sum.parks < 5 && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+  EXPECT_GE(runtime.stats().sum.parks, 5U) << "it parked for good too early";
+  EXPECT_GE(runtime.stats().sum.park_time, milliseconds(1));
+}
+
 }  // namespace
 }  // namespace rota::fiber

@@ -24,8 +24,15 @@ constexpr const char* kWaitsFor = "a task of a scheduler";
 
 // ------------------------------------------------------------------------------------------------- collect and perform
 void Core::note_end(Entry& e, Effects& effects) {
-  std::move(e.waiters.begin(), e.waiters.end(), std::back_inserter(effects.batons));
+  for (const std::shared_ptr<EndWaiter>& waiter : e.waiters) {
+    if (roster_.state(e.ref) != TaskState::kSucceeded) waiter->error = e.error;
+    effects.batons.emplace_back(waiter, &waiter->baton);
+  }
   e.waiters.clear();
+  if (e.descriptor.keep) return;
+  e.end = next_end_++;
+  ended_ += 1;
+  ends_.push_back({e.ref, e.end});
 }
 
 namespace {
@@ -41,6 +48,7 @@ void open_pause(Entry& e, const std::optional<TaskError>& outcome, std::vector<s
 void Core::note_changes(Moment now, Effects& effects) {
   for (const graph::Change& change : roster_.changes()) {
     Entry& e = entry(change.task);
+    if (graph::is_terminal(change.from)) not_ended(e);
     if (change.from == TaskState::kReady) e.queue_wait_ns += now.ns - e.ready_since.ns;
     if (change.from == TaskState::kRunning) {
       e.run_ns += now.ns - e.running_since.ns;
@@ -77,12 +85,13 @@ void Core::note_changes(Moment now, Effects& effects) {
         break;
     }
     if (observer_) {
-      events_.push_back({.task_id = e.descriptor.task_id,
-                         .from = change.from,
-                         .to = change.to,
-                         .ends = graph::is_terminal(change.to) && graph::is_terminal(roster_.state(change.task)),
-                         .progress = e.progress,
-                         .at = std::chrono::nanoseconds(now.ns)});
+      events_.push_back({{.task_id = e.descriptor.task_id,
+                          .from = change.from,
+                          .to = change.to,
+                          .ends = graph::is_terminal(change.to) && graph::is_terminal(roster_.state(change.task)),
+                          .progress = e.progress,
+                          .at = std::chrono::nanoseconds(now.ns)},
+                         entries_[change.task.value() - 1]});
     }
   }
   for (const TaskRef ref : roster_.stops()) {
@@ -90,7 +99,7 @@ void Core::note_changes(Moment now, Effects& effects) {
     e.attention.store(true, std::memory_order_relaxed);  // A reader that sees it takes the lock.
     e.told_to_stop = true;
     e.stoppers += 1;
-    effects.stops.push_back({&e, e.scope, e.token});
+    effects.stops.push_back({entries_[ref.value() - 1], e.scope, e.token});
     if (e.parked != nullptr) effects.batons.push_back(std::exchange(e.parked, nullptr));
     const TaskError why = cancel_error(e);
     if (roster_.cause(ref) == graph::CancelCause::kPauseTimeout) effects.warnings.push_back(why.message);
@@ -122,6 +131,8 @@ void Core::collect(Moment now, Effects& effects) {
     effects.wake = due;
     armed_.insert(due);
   }
+  if (config_.max_ended_tasks > 0) forget_oldest(config_.max_ended_tasks, effects);
+  remove_forgotten(effects);  // Last: tasks have other numbers afterwards.
 }
 
 void Core::perform(Effects& effects) {
@@ -157,7 +168,7 @@ std::string observer_threw(const TaskEvent& event, std::string_view what) {
 }  // namespace
 
 void Core::deliver() {
-  std::deque<TaskEvent> batch;
+  std::deque<QueuedEvent> batch;
   std::vector<std::shared_ptr<fiber::Baton>> flushed;
   for (bool first = true;; first = false) {
     {
@@ -167,7 +178,7 @@ void Core::deliver() {
       batch = std::exchange(events_, {});
       if (!delivering_) flushed = std::exchange(flush_waiters_, {});
     }
-    for (const TaskEvent& event : batch) {
+    for (const auto& [event, keep] : batch) {
       try {
         observer_(event);
       } catch (const std::exception& error) {  // The next event is delivered anyway.
@@ -196,7 +207,9 @@ void Core::flush_events() {
 Result<TaskRef> Core::find(std::string_view id) const {
   const TaskRef ref = roster_.dag().find(id);
   if (ref.is_none()) {
-    return Error{ErrorCode::kNotFound, "there is no task '" + std::string(id) + "'"}.with("task", std::string(id));
+    return Error{ErrorCode::kNotFound, "there is no task '" + std::string(id) + "'" +
+                                           (forgotten_ > 0 ? "; it may have ended and been forgotten" : "")}
+        .with("task", std::string(id));
   }
   return ref;
 }
@@ -227,7 +240,7 @@ Result<void> Core::submit_all(std::vector<IScheduler::Submission> tasks) {
     const Moment now = executor_->now();
     ROTA_TRY(roster_.submit_all(specs, now));
     for (auto& [descriptor, stage] : tasks) {
-      Entry& e = entries_.emplace_back();
+      Entry& e = *entries_.emplace_back(std::make_shared<Entry>());
       e.ref = TaskRef(static_cast<std::uint32_t>(entries_.size()));
       e.descriptor = std::move(descriptor);
       if (e.descriptor.trace_id.empty()) e.descriptor.trace_id = e.descriptor.task_id;
@@ -328,23 +341,22 @@ void Core::look_at_clock() {
 }
 
 Result<void> Core::wait(std::string_view id) {
-  std::shared_ptr<fiber::Baton> baton;
-  Entry* e = nullptr;
-  for (;;) {
-    {
-      sync::MutexLock lock(mutex_);
-      ROTA_TRY_ASSIGN(const TaskRef ref, find(id));
-      e = &entry(ref);
-      if (const TaskState state = roster_.state(ref); graph::is_terminal(state)) {
-        if (state == TaskState::kSucceeded) return {};
-        return *e->error;
-      }
-      baton = e->waiters.emplace_back(std::make_shared<fiber::Baton>());
+  std::shared_ptr<EndWaiter> waiter;
+  {
+    sync::MutexLock lock(mutex_);
+    ROTA_TRY_ASSIGN(const TaskRef ref, find(id));
+    Entry& e = entry(ref);
+    if (const TaskState state = roster_.state(ref); graph::is_terminal(state)) {
+      if (state == TaskState::kSucceeded) return {};
+      return *e.error;
     }
-    if (!baton->wait(kWaitsFor)) {
-      return Error{ErrorCode::kCancelled, "the caller was cancelled while it waited for a task"};
-    }
+    waiter = e.waiters.emplace_back(std::make_shared<EndWaiter>());
   }
+  if (!waiter->baton.wait(kWaitsFor)) {
+    return Error{ErrorCode::kCancelled, "the caller was cancelled while it waited for a task"};
+  }
+  if (waiter->error) return *std::move(waiter->error);
+  return {};
 }
 
 void Core::wait_all() {
@@ -378,8 +390,8 @@ void Core::close() {
     sync::MutexLock lock(mutex_);
     closed_ = true;
     const Moment now = executor_->now();
-    for (const Entry& e : entries_) {
-      if (!graph::is_terminal(roster_.state(e.ref))) (void)roster_.cancel(e.ref, now);
+    for (const std::shared_ptr<Entry>& e : entries_) {
+      if (!graph::is_terminal(roster_.state(e->ref))) (void)roster_.cancel(e->ref, now);
     }
     collect(now, effects);
   }
@@ -496,12 +508,13 @@ void Core::progress(Entry& e, double fraction, std::string_view note) {
     e.progress = std::clamp(fraction, 0.0, 1.0);
     e.note = note;
     if (observer_) {
-      events_.push_back({.task_id = e.descriptor.task_id,
-                         .from = TaskState::kRunning,
-                         .to = TaskState::kRunning,
-                         .progress = e.progress,
-                         .note = e.note,
-                         .at = std::chrono::nanoseconds(executor_->now().ns)});
+      events_.push_back({{.task_id = e.descriptor.task_id,
+                          .from = TaskState::kRunning,
+                          .to = TaskState::kRunning,
+                          .progress = e.progress,
+                          .note = e.note,
+                          .at = std::chrono::nanoseconds(executor_->now().ns)},
+                         entries_[e.ref.value() - 1]});
     }
   }
   if (observer_) deliver();

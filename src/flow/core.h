@@ -9,8 +9,14 @@
 //
 // An Executor decides where stages run. It does not know the tasks' states.
 //
-// Lifetimes: an Entry is never moved or freed while the core lives. A stage is told to stop outside the lock;
-// `stoppers` counts the threads that are doing so, and the stage's runner leaves the entry's scope only when it is 0.
+// Lifetimes: an Entry is never moved, and freed when its task is forgotten; then it has ended, so only what holds a
+// shared_ptr still uses it. A stage is told to stop outside the lock; `stoppers` counts the threads that are doing so,
+// and the stage's runner leaves the entry's scope only when it is 0.
+//
+// Forgetting: a forgotten task is unknown at once, but its Entry and its number in the roster stay until at least half
+// of all tasks can be removed; then all of those are removed in one pass, which costs as much as there are tasks. So a
+// task costs the same however many there are, and the memory is at most about twice that of the tasks that are known
+// or needed.
 //
 // Events are queued under the lock. A thread that finds no other thread delivering delivers them, so an observer sees
 // them one at a time and in order. The queue is bounded by the changes that commands made since the last delivery.
@@ -47,14 +53,21 @@ struct PauseWaiter {
   std::optional<TaskError> outcome;  // Written before the baton is posted.
 };
 
+// A caller that waits for the end of a task, and the task's error. The task may be forgotten when the caller runs
+// again.
+struct EndWaiter {
+  fiber::Baton baton;
+  std::optional<TaskError> error;  // Written before the baton is posted.
+};
+
 struct Entry {
-  TaskRef ref;
+  TaskRef ref;  // Under the core's lock.
   TaskDescriptor descriptor;
   Stage stage;
   // Everything below is under the core's lock, unless noted.
   std::shared_ptr<const Values> outputs;
   std::optional<TaskError> error;
-  std::vector<std::shared_ptr<fiber::Baton>> waiters;  // Callers that wait for the task's end.
+  std::vector<std::shared_ptr<EndWaiter>> waiters;
   std::vector<std::shared_ptr<PauseWaiter>> pause_waiters;
   std::shared_ptr<fiber::Baton> parked;  // Wakes a body that is parked at a checkpoint.
   fiber::Nursery* scope = nullptr;       // Around the body, in a runtime.
@@ -70,6 +83,7 @@ struct Entry {
   std::int64_t queue_wait_ns = 0, run_ns = 0;
   std::optional<Moment> slice_from;  // Set while its body runs, if runs are recorded.
   std::uint32_t worker = 0;
+  std::uint64_t end = 0;  // The number of its End; 0 if it has not ended, or is forgotten only by its name.
 };
 
 class Core;
@@ -107,6 +121,8 @@ class Core {
   Result<void> resume(std::string_view id);
   Result<void> cancel(std::string_view id);
   Result<void> retry(std::string_view id);
+  Result<void> forget(std::string_view id);
+  std::size_t forget_ended();
   Result<void> wait(std::string_view id);
   void wait_all();
   void observe(Observer observer);
@@ -134,7 +150,7 @@ class Core {
 
  private:
   struct Stop {
-    Entry* entry;
+    std::shared_ptr<Entry> entry;
     fiber::Nursery* scope;
     std::optional<fiber::CancelToken> token;
   };
@@ -143,15 +159,29 @@ class Core {
     std::vector<Stop> stops;
     std::vector<std::shared_ptr<fiber::Baton>> batons;
     std::vector<std::string> warnings;
+    std::vector<std::shared_ptr<const void>> garbage;  // Destroyed without the lock: it contains objects of the user.
     Moment wake = Moment::never();
+  };
+  // The end of a task that may be forgotten without being named. Valid if it is the number of its task's latest end.
+  struct End {
+    TaskRef task;
+    std::uint64_t number;
+  };
+  struct QueuedEvent {
+    TaskEvent event;
+    std::shared_ptr<const Entry> entry;  // Keeps the id that the event refers to.
   };
 
   [[nodiscard]] Result<TaskRef> find(std::string_view id) const ROTA_REQUIRES(mutex_);
-  [[nodiscard]] Entry& entry(TaskRef ref) ROTA_REQUIRES(mutex_) { return entries_[ref.value() - 1]; }
-  [[nodiscard]] const Entry& entry(TaskRef ref) const ROTA_REQUIRES(mutex_) { return entries_[ref.value() - 1]; }
+  [[nodiscard]] Entry& entry(TaskRef ref) ROTA_REQUIRES(mutex_) { return *entries_[ref.value() - 1]; }
+  [[nodiscard]] const Entry& entry(TaskRef ref) const ROTA_REQUIRES(mutex_) { return *entries_[ref.value() - 1]; }
   void collect(Moment now, Effects& effects) ROTA_REQUIRES(mutex_);
   void note_changes(Moment now, Effects& effects) ROTA_REQUIRES(mutex_);
   void note_end(Entry& entry, Effects& effects) ROTA_REQUIRES(mutex_);
+  void forget(Entry& entry, Effects& effects) ROTA_REQUIRES(mutex_);
+  void not_ended(Entry& entry) ROTA_REQUIRES(mutex_);
+  std::size_t forget_oldest(std::uint64_t most, Effects& effects) ROTA_REQUIRES(mutex_);
+  void remove_forgotten(Effects& effects) ROTA_REQUIRES(mutex_);
   [[nodiscard]] TaskError cancel_error(const Entry& entry) const ROTA_REQUIRES(mutex_);
   [[nodiscard]] TaskInfo info_of(const Entry& entry, Moment now) const ROTA_REQUIRES(mutex_);
   void perform(Effects& effects);
@@ -172,9 +202,14 @@ class Core {
 
   mutable sync::Mutex mutex_;
   Roster roster_ ROTA_GUARDED_BY(mutex_);
-  std::deque<Entry> entries_ ROTA_GUARDED_BY(mutex_);  // Indexed by TaskRef; entries are never moved.
+  std::vector<std::shared_ptr<Entry>> entries_ ROTA_GUARDED_BY(mutex_);  // Indexed by TaskRef.
+  std::deque<End> ends_ ROTA_GUARDED_BY(mutex_);  // In order; those that are not valid are dropped at the front.
+  std::uint64_t next_end_ ROTA_GUARDED_BY(mutex_) = 1;
+  std::uint64_t ended_ ROTA_GUARDED_BY(mutex_) = 0;  // Tasks with a valid End.
+  std::uint64_t forgotten_ ROTA_GUARDED_BY(mutex_) = 0;
+  SchedulerStats removed_ ROTA_GUARDED_BY(mutex_){};  // Counts of the tasks that are not in the roster any more.
   SliceLog slices_ ROTA_GUARDED_BY(mutex_);
-  std::deque<TaskEvent> events_ ROTA_GUARDED_BY(mutex_);
+  std::deque<QueuedEvent> events_ ROTA_GUARDED_BY(mutex_);
   bool delivering_ ROTA_GUARDED_BY(mutex_) = false;
   std::vector<std::shared_ptr<fiber::Baton>> flush_waiters_ ROTA_GUARDED_BY(mutex_);
   bool closed_ ROTA_GUARDED_BY(mutex_) = false;

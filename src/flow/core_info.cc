@@ -107,10 +107,11 @@ Result<std::shared_ptr<const Values>> Core::outputs(std::string_view id) const {
 SchedulerStats Core::stats() const {
   sync::MutexLock lock(mutex_);
   const graph::ResourcesHeld& held = roster_.order().held();
-  return {.tasks = entries_.size(),
-          .succeeded = roster_.count(TaskState::kSucceeded),
-          .failed = roster_.count(TaskState::kFailed),
-          .cancelled = roster_.count(TaskState::kCancelled),
+  return {.tasks = removed_.tasks + entries_.size(),
+          .succeeded = removed_.succeeded + roster_.count(TaskState::kSucceeded),
+          .failed = removed_.failed + roster_.count(TaskState::kFailed),
+          .cancelled = removed_.cancelled + roster_.count(TaskState::kCancelled),
+          .forgotten = forgotten_,
           .cpu_hits = roster_.order().hits().cpu,
           .budget_hits = roster_.order().hits().memory,
           .cpu_slots_held = held.cpu_slots,
@@ -123,7 +124,9 @@ std::vector<TaskInfo> Core::report() const {
   std::vector<TaskInfo> all;
   all.reserve(entries_.size());
   const Moment now = executor_->now();
-  for (const Entry& e : entries_) all.push_back(info_of(e, now));
+  for (const std::shared_ptr<Entry>& e : entries_) {
+    if (!roster_.is_forgotten(e->ref)) all.push_back(info_of(*e, now));
+  }
   return all;
 }
 
@@ -150,9 +153,9 @@ Result<void> Core::write_trace(std::ostream& out) const {
     slices = slices_.slices();
     dropped = slices_.dropped();
     names.reserve(entries_.size());
-    for (const Entry& e : entries_) {
-      names.push_back(e.descriptor.task_id);
-      if (e.slice_from) slices.push_back(slice_of(e, TaskState::kRunning, now));
+    for (const std::shared_ptr<Entry>& e : entries_) {
+      names.push_back(e->descriptor.task_id);
+      if (e->slice_from) slices.push_back(slice_of(*e, TaskState::kRunning, now));
     }
   }
   const auto name = [&names](std::uint32_t task) { return names[task]; };
@@ -181,6 +184,8 @@ class Scheduler final : public IScheduler {
   Result<void> resume(std::string_view id) override { return core_->resume(id); }
   Result<void> cancel(std::string_view id) override { return core_->cancel(id); }
   Result<void> retry(std::string_view id) override { return core_->retry(id); }
+  Result<void> forget(std::string_view id) override { return core_->forget(id); }
+  std::size_t forget_ended() override { return core_->forget_ended(); }
   [[nodiscard]] Result<TaskState> state(std::string_view id) const override { return core_->state(id); }
   [[nodiscard]] Result<TaskInfo> info(std::string_view id) const override { return core_->info(id); }
   [[nodiscard]] Result<TaskDescriptor> describe(std::string_view id) const override {

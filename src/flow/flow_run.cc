@@ -75,6 +75,7 @@ class FlowRun {
     nursery.help();
     Result<void> closed = nursery.close();
     if (!closed.ok()) return closed;  // Cancelled: some tasks were dropped.
+    if (refused_) return *refused_;
     flow_.counts_ = {.succeeded = flow_.nodes_.size() - failed_ - skipped_, .failed = failed_, .skipped = skipped_};
     if (error_) return *error_;
     return {};
@@ -105,8 +106,23 @@ class FlowRun {
   void launch(fiber::Nursery& scope, std::uint32_t index) {
     try {
       scope.launch(Start{this, &scope, index});
-    } catch (const fiber::FiberError&) {  // Cancelled: tasks that were not started do not run.
+    } catch (const fiber::FiberError& error) {  // Tasks that were not started do not run.
+      refuse(error.error());
     }
+  }
+  // Tasks will not run: the scope is cancelled, or the runtime refuses to spawn them.
+  [[gnu::cold]] void refuse(const Error& error) {
+    sync::MutexLock lock(mutex_);
+    if (!refused_) refused_ = error;
+  }
+  // True once the run is cancelled: no further task starts, and run() reports it even if every task that ran ignored
+  // the cancellation and returned normally.
+  bool stopped(fiber::Nursery& scope) {
+    fiber::detail::ThreadWorker* worker = fiber::detail::current_worker();
+    if (!fiber::detail::scope_cancelled(worker, scope.core(), worker->fiber->task)) [[likely]]
+      return false;
+    refuse(Error{ErrorCode::kCancelled, "the flow was cancelled"});
+    return true;
   }
   void go(fiber::Nursery& scope, std::uint32_t index) {
     if (order_ != nullptr) {
@@ -140,6 +156,8 @@ class FlowRun {
       for (const std::uint32_t* to = first; to != last && to != first + 4; ++to) __builtin_prefetch(&counters_[*to], 1);
       if (!call(index)) [[unlikely]]
         mark_skipped(first, last);
+      if (stopped(scope)) [[unlikely]]
+        return;
       std::uint32_t next = kNone;
       for (const std::uint32_t* to = first; to != last; ++to) {
         if (!count_down<kSolo>(*to)) continue;
@@ -235,6 +253,7 @@ class FlowRun {
       const std::uint32_t* const first = flow_.targets_.data() + flow_.starts_[index];
       const std::uint32_t* const last = flow_.targets_.data() + flow_.starts_[index + 1];
       if (!call(index)) mark_skipped(first, last);
+      if (stopped(scope)) return;
       TaskRef next;
       {
         sync::MutexLock lock(order_mutex_);
@@ -264,9 +283,10 @@ class FlowRun {
   const std::unique_ptr<sync::Atomic<std::uint32_t>[]> counters_;
   sync::Atomic<bool> any_lost_{false};
   sync::Mutex mutex_;
-  std::vector<char> skip_;  // This and the next three are under mutex_ until the nursery is closed.
+  std::vector<char> skip_;  // This and the next four are under mutex_ until the nursery is closed.
   std::uint64_t failed_ = 0, skipped_ = 0;
   std::optional<Error> error_;
+  std::optional<Error> refused_;
   sync::Mutex order_mutex_;
   std::unique_ptr<graph::ReadyOrder> order_;  // Under order_mutex_ once the flow runs.
 };
@@ -289,7 +309,11 @@ Result<void> Flow::run(fiber::Runtime& runtime) {
   };
   const fiber::detail::ThreadWorker* worker = fiber::detail::current_worker();
   if (worker != nullptr && worker->runtime == runtime.core()) return body();
-  return runtime.run(body);
+  try {
+    return runtime.run(body);
+  } catch (const fiber::FiberError& error) {  // The runtime takes no tasks any more.
+    return error.error();
+  }
 }
 
 }  // namespace rota::flow

@@ -213,7 +213,33 @@ TEST(Flow, RunsInsideATaskAndIsCancelledWithIt) {
       EXPECT_EQ(endless.run(runtime).code(), ErrorCode::kCancelled);
     });
     EXPECT_FALSE(in_time);
+    EXPECT_FALSE(last_ran);
   });
+}
+
+// The deadline has passed before the flow's first task asks, so no nursery of the flow is marked as cancelled; and the
+// task ignores what sleep_for() says. The successors do not run all the same, and the flow reports the cancellation.
+TEST(Flow, ACancellationThatTasksIgnoreIsReported) {
+  for (const std::uint32_t workers : {1U, 2U}) {
+    for (const bool ordered : {false, true}) {
+      fiber::Runtime runtime({.worker_count = workers});
+      runtime.run([&] {
+        Flow flow;
+        std::atomic<bool> second_ran{false};
+        auto first = flow.task([] {
+          while (!fiber::is_cancelled()) {
+          }
+        });
+        if (ordered) first.priority(1);
+        first.precede(flow.task([&] { second_ran = true; }));
+        const auto in_time = fiber::with_deadline(std::chrono::milliseconds(1), [&](fiber::Nursery&) {
+          EXPECT_EQ(flow.run(runtime).code(), ErrorCode::kCancelled);
+        });
+        EXPECT_FALSE(in_time);
+        EXPECT_FALSE(second_ran);
+      });
+    }
+  }
 }
 
 // Functions and results that own memory are destroyed, after any number of runs and without one.

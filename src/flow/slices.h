@@ -39,6 +39,12 @@ class SliceLog {
     }
     slices_.push_back(slice);
   }
+  // The tasks were numbered anew: numbers[old] is the new number, or kGone, whose slices are dropped.
+  static constexpr std::uint32_t kGone = ~std::uint32_t{0};
+  void renumber(const std::vector<std::uint32_t>& numbers) {
+    dropped_ += std::erase_if(slices_, [&](const Slice& slice) { return numbers[slice.task] == kGone; });
+    for (Slice& slice : slices_) slice.task = numbers[slice.task];
+  }
   [[nodiscard]] std::vector<Slice> slices() const { return {slices_.begin(), slices_.end()}; }
   [[nodiscard]] std::uint64_t dropped() const { return dropped_; }
 

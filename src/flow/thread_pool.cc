@@ -103,7 +103,8 @@ class FiberExecutor final : public Executor {
   template <class F>
   void post(F f) {
     const fiber::detail::ThreadWorker* worker = fiber::detail::current_worker();
-    if (worker != nullptr && worker->runtime == runtime_.core()) {
+    // In a metered runtime a launch would be charged to the calling stage, which may have no spawns left.
+    if (worker != nullptr && worker->runtime == runtime_.core() && (worker->hooks & fiber::detail::kHookMeter) == 0) {
       nursery_->launch(std::move(f));
     } else {  // Waits while the runtime's queue is full.
       (void)runtime_.spawn([this, coming = Coming(this), f = std::move(f)] { nursery_->launch(f); });

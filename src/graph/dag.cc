@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "rota/assert.h"
 
@@ -170,6 +171,31 @@ void Dag::truncate(std::uint32_t size) {
   by_order_.resize(size);
   seen_.resize(size);
   from_.resize(size);
+}
+
+void Dag::free_name(TaskRef task) { names_.free(task.value() - 1); }
+
+void Dag::compact(const std::vector<bool>& keep) {
+  std::vector<std::uint32_t> number(size(), 0);  // The new numbers.
+  Dag kept;
+  for (std::uint32_t i = 0; i < size(); ++i) {
+    if (!keep[i]) continue;
+    number[i] = kept.size();
+    const std::string_view text = names_.at(i);
+    kept.names_.add(names_.find(text) == i ? text : std::string_view());
+    kept.push_node();
+  }
+  std::uint32_t place = 0;
+  for (const std::uint32_t task : by_order_) {
+    if (!keep[task]) continue;
+    kept.order_[number[task]] = place;
+    kept.by_order_[place++] = number[task];
+  }
+  // In the old order, so that every list of neighbours keeps its order.
+  for (const Edge& edge : edges_) {
+    if (keep[edge.from] && keep[edge.to]) kept.push_edge(number[edge.from], number[edge.to]);
+  }
+  *this = std::move(kept);
 }
 
 void Dag::next_stamp() {

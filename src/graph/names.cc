@@ -1,5 +1,7 @@
 #include "rota/graph/names.h"
 
+#include <utility>
+
 #include "base/hash.h"
 #include "rota/assert.h"
 
@@ -38,23 +40,37 @@ bool Names::add(std::string_view name) {
 }
 
 void Names::truncate(std::uint32_t size) {
-  for (std::uint32_t number = this->size(); number-- > size;) {
-    const std::string_view name = at(number);
-    if (name.empty()) continue;
-    slots_[slot_of(name, hash_of(name))] = Slot{};
-    --filled_;
-  }
+  for (std::uint32_t number = this->size(); number-- > size;) free(number);
   starts_.resize(std::size_t{size} + 1);
   text_.resize(starts_.back());
 }
 
+void Names::free(std::uint32_t number) {
+  const std::string_view name = at(number);
+  if (name.empty()) return;
+  const std::size_t slot = slot_of(name, hash_of(name));
+  if (slots_[slot].number != number) return;  // It was freed before, and the name may belong to another number.
+  vacate(slot);
+  --filled_;
+}
+
+// Empties the slot, and moves the names behind it forward that would not be found any more.
+void Names::vacate(std::size_t slot) {
+  const std::size_t mask = slots_.size() - 1;
+  for (std::size_t i = (slot + 1) & mask; slots_[i].number != kNone; i = (i + 1) & mask) {
+    const std::size_t home = slots_[i].hash & mask;
+    if (((i - home) & mask) < ((i - slot) & mask)) continue;  // Its search begins behind the slot.
+    slots_[slot] = slots_[i];
+    slot = i;
+  }
+  slots_[slot] = Slot{};
+}
+
 void Names::grow() {
-  slots_.assign(slots_.empty() ? 16 : 2 * slots_.size(), Slot{});
-  for (std::uint32_t number = 0; number < size(); ++number) {
-    const std::string_view name = at(number);
-    if (name.empty()) continue;
-    const std::uint32_t hash = hash_of(name);
-    slots_[slot_of(name, hash)] = {number, hash};
+  const std::vector<Slot> old = std::exchange(slots_, {});
+  slots_.assign(old.empty() ? 16 : 2 * old.size(), Slot{});
+  for (const Slot& slot : old) {
+    if (slot.number != kNone) slots_[slot_of(at(slot.number), slot.hash)] = slot;
   }
 }
 

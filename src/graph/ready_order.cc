@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <string_view>
+#include <utility>
 
 #include "rota/assert.h"
 
@@ -245,6 +246,43 @@ TaskRef ReadyOrder::take(std::uint32_t task) {
 }
 
 void ReadyOrder::release(TaskRef task) { held_.give_back(demand(task)); }
+
+void ReadyOrder::compact(const std::vector<bool>& keep) {
+  const std::vector<Entry> entries = std::exchange(entries_, {});
+  const std::vector<Class> classes = std::exchange(classes_, {});
+  const std::vector<Demand> demands = std::exchange(demands_, {});
+  const std::deque<Turn> queue = std::exchange(queue_, {});
+  demand_index_.clear();
+  class_index_.clear();
+  std::vector<std::uint32_t> number(entries.size(), kNone);
+  for (std::uint32_t i = 0; i < entries.size(); ++i) {
+    ROTA_ASSERT(keep[i] || !entries[i].ready, "task ", i + 1, " is ready");
+    if (!keep[i]) continue;
+    number[i] = static_cast<std::uint32_t>(entries_.size());
+    Entry entry = entries[i];
+    if (names_ == nullptr) entry.tie = number[i] + 1;
+    if (entry.klass != kNone) {
+      const Class& klass = classes[entry.klass];
+      entry.klass = class_of(klass.priority, demands[klass.demand].demand);
+    }
+    entries_.push_back(entry);
+    if (!entry.ready) continue;
+    classes_[entry.klass].heap.push_back({entry.since, entry.tie, number[i], entry.stamp});
+    demands_[classes_[entry.klass].demand].live += 1;
+  }
+  for (Class& klass : classes_) {
+    std::make_heap(klass.heap.begin(), klass.heap.end(),
+                   [this](const Waiting& a, const Waiting& b) { return before(b, a); });
+  }
+  for (Demand& demand : demands_) {
+    for (std::uint32_t leaf = 0; leaf < demand.classes.size(); ++leaf) refresh_leaf(demand, leaf);
+    for (std::size_t node = demand.tree.size() / 2; node-- > 1;) merge(demand, node);
+  }
+  for (const Turn& turn : queue) {
+    if (entries[turn.task].turn == turn.turn) queue_.push_back({number[turn.task], turn.turn});
+  }
+  if (oldest_ != kNone) oldest_ = number[oldest_];
+}
 
 std::int64_t ReadyOrder::effective_priority(TaskRef task, Moment now) const {
   return aged_priority(priority(task), std::max(now, now_).ns - entry(task).since.ns, interval_ns_, boost_);

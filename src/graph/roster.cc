@@ -1,6 +1,7 @@
 #include "rota/graph/roster.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 
 #include "rota/assert.h"
@@ -54,7 +55,10 @@ Result<TaskRef> Roster::submit_all(std::span<const TaskSpec> specs, Moment now) 
     at(task).retry = specs[i].retry;
     at(task).tries_left = specs[i].retry.max_attempts;
     // Successes are counted here and failures are handled below, when every counter is up to date.
-    for (const TaskRef parent : dag_.parents(task)) at(task).unmet += state(parent) == TaskState::kSucceeded ? 0 : 1;
+    for (const TaskRef parent : dag_.parents(task)) {
+      at(task).unmet += state(parent) == TaskState::kSucceeded ? 0 : 1;
+      at(parent).needed_by += 1;
+    }
   }
   for (std::uint32_t i = 0; i < specs.size(); ++i) accept(TaskRef(first.value() + i), now);
   return first;
@@ -92,6 +96,15 @@ void Roster::met(TaskRef ref, Moment now) {
   ROTA_ASSERT(task.unmet > 0, "task ", ref);
   task.unmet -= 1;
   if (task.unmet == 0 && task.state == TaskState::kQueued) make_ready(ref, now);
+}
+
+// `task` has succeeded or is forgotten: it will not read the outputs of its predecessors again.
+void Roster::needs_nothing(TaskRef task) {
+  for (const TaskRef parent : dag_.parents(task)) {
+    ROTA_ASSERT(at(parent).needed_by > 0, "task ", parent);
+    at(parent).needed_by -= 1;
+    if (is_removable(parent)) removable_ += 1;
+  }
 }
 
 void Roster::release(TaskRef ref) {
@@ -206,15 +219,15 @@ Result<void> Roster::retry(TaskRef ref, Moment now) {
 }
 
 // Queues the descendants of `root` again that were cancelled because of it, unless another predecessor is Failed or
-// Cancelled, which then becomes the cause. In topological order, so that predecessors are decided first.
+// Cancelled, or the descendant is forgotten, which then becomes the cause. In topological order, so that predecessors
+// are decided first.
 void Roster::revive(TaskRef root) {
   std::vector<TaskRef> behind{root};
-  std::vector<bool> seen(tasks_.size(), false);
+  std::set<std::uint32_t> seen;  // Not a flag for every task: the cost is that of the descendants.
   for (std::size_t i = 0; i < behind.size(); ++i) {
     for (const TaskRef child : dag_.children(behind[i])) {
-      if (seen[child.value() - 1] || at(child).cause != CancelCause::kDependency) continue;
-      seen[child.value() - 1] = true;
-      behind.push_back(child);
+      if (at(child).cause != CancelCause::kDependency) continue;
+      if (seen.insert(child.value()).second) behind.push_back(child);
     }
   }
   std::sort(behind.begin() + 1, behind.end(), [this](TaskRef a, TaskRef b) { return dag_.order(a) < dag_.order(b); });
@@ -227,10 +240,78 @@ void Roster::revive(TaskRef root) {
         cause = before.root;
       }
     }
+    // A forgotten task stays Cancelled; what is behind it was lost because of it.
+    if (task.forgotten && cause.is_none()) cause = behind[i];
     task.root = cause;
     if (!cause.is_none()) continue;
     task.cause = CancelCause::kNone;
     move(behind[i], TaskState::kQueued);
+  }
+}
+
+// --------------------------------------------------------------------------------------------------------- forgetting
+Result<void> Roster::forget(TaskRef ref) {
+  Task& task = at(ref);
+  ROTA_ASSERT(!task.forgotten, "task ", ref);
+  if (!is_terminal(task.state)) return not_allowed(dag_, ref, "has not ended and cannot be forgotten");
+  dag_.free_name(ref);
+  task.forgotten = true;
+  if (is_removable(ref)) removable_ += 1;
+  if (task.state != TaskState::kSucceeded) needs_nothing(ref);
+  return {};
+}
+
+std::vector<bool> Roster::compact() {
+  ROTA_ASSERT(changes_.empty() && stops_.empty(), "the effects refer to tasks by their old numbers");
+  std::vector<bool> keep(tasks_.size());
+  std::vector<std::uint32_t> number(tasks_.size(), 0);
+  std::uint32_t kept = 0;
+  for (std::uint32_t i = 0; i < tasks_.size(); ++i) {
+    const TaskRef ref(i + 1);
+    keep[i] = !is_removable(ref);
+    if (keep[i]) {
+      number[i] = kept++;
+      continue;
+    }
+    counts_[static_cast<std::size_t>(tasks_[i].state)] -= 1;
+    if (tasks_[i].state == TaskState::kSucceeded) continue;
+    // Such a task has no successors but forgotten ones, which are Cancelled and not revived.
+    for (const TaskRef child : dag_.children(ref)) at(child).unmet -= 1;
+  }
+  settle_roots(keep);
+  std::vector<Task> tasks;
+  tasks.reserve(kept);
+  for (std::uint32_t i = 0; i < tasks_.size(); ++i) {
+    if (!keep[i]) continue;
+    Task& task = tasks.emplace_back(tasks_[i]);
+    if (!task.root.is_none()) task.root = TaskRef(number[task.root.value() - 1] + 1);
+  }
+  std::erase_if(timers_, [this](const Timer& t) { return tasks_[t.task].timer != t.timer; });
+  for (Timer& timer : timers_) timer.task = number[timer.task];
+  std::make_heap(timers_.begin(), timers_.end());
+  tasks_ = std::move(tasks);
+  removable_ = 0;
+  dag_.compact(keep);
+  order_.compact(keep);
+  return keep;
+}
+
+// A task whose root cause is removed, or is connected to it by removed tasks only, is lost because of the first task on
+// that path that is kept. In topological order, so that the roots of predecessors are settled first.
+void Roster::settle_roots(const std::vector<bool>& keep) {
+  std::vector<TaskRef> in_order(tasks_.size());
+  for (std::uint32_t i = 1; i <= tasks_.size(); ++i) in_order[dag_.order(TaskRef(i))] = TaskRef(i);
+  for (const TaskRef ref : in_order) {
+    Task& task = at(ref);
+    if (task.cause != CancelCause::kDependency || !keep[ref.value() - 1]) continue;
+    TaskRef root = ref;
+    for (const TaskRef parent : dag_.parents(ref)) {
+      const Task& before = at(parent);
+      const bool lost = before.state == TaskState::kFailed || before.state == TaskState::kCancelled || before.stopping;
+      if (!lost || !keep[parent.value() - 1]) continue;
+      if (root == ref || before.root == task.root) root = before.root;
+    }
+    task.root = root;
   }
 }
 
@@ -263,6 +344,7 @@ void Roster::finish(TaskRef ref, bool success, Moment now) {
   }
   if (success) {
     move(ref, TaskState::kSucceeded);
+    needs_nothing(ref);
     for (const TaskRef child : dag_.children(ref)) {
       // A child may already be Cancelled, by a request or because of another predecessor; its counter is kept anyway.
       met(child, now);
@@ -358,6 +440,7 @@ void Roster::check_invariants() const {
   dag_.check_invariants();
   order_.check_invariants();
   std::array<std::uint32_t, kTaskStateCount> counts{};
+  std::uint32_t removable = 0;
   ResourcesHeld held;
   for (std::uint32_t i = 1; i <= dag_.size(); ++i) {
     const TaskRef ref(i);
@@ -378,8 +461,16 @@ void Roster::check_invariants() const {
     ROTA_ASSERT(!lost || task.state == TaskState::kCancelled, "task ", ref, " behind one that is lost");
     ROTA_ASSERT((task.state == TaskState::kCancelled || task.stopping) == (task.cause != CancelCause::kNone));
     if (task.holds) held.take(order_.demand(ref));
+    std::uint32_t needed_by = 0;
+    for (const TaskRef child : dag_.children(ref)) {
+      needed_by += state(child) == TaskState::kSucceeded || is_forgotten(child) ? 0 : 1;
+    }
+    ROTA_ASSERT(needed_by == task.needed_by, "task ", ref, " is needed by ", needed_by, ", not ", task.needed_by);
+    ROTA_ASSERT(!task.forgotten || is_terminal(task.state), "task ", ref);
+    removable += is_removable(ref) ? 1 : 0;
   }
   ROTA_ASSERT(counts == counts_);
+  ROTA_ASSERT(removable == removable_, "removable=", removable, " counted=", removable_);
   ROTA_ASSERT(held.tasks == order_.held().tasks && held.cpu_slots == order_.held().cpu_slots &&
               held.ram_mb == order_.held().ram_mb && held.vram_mb == order_.held().vram_mb);
 }

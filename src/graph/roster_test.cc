@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -298,9 +299,16 @@ class Model {
     Moment pause_due, backoff_until;
     std::uint32_t attempts = 0, left = 0;
     bool lost_by_need = false;
+    bool forgotten = false;
+    TaskRef ref{};  // None: the roster has removed it.
+    std::string name{};
   };
   std::vector<Task> tasks;
 
+  [[nodiscard]] bool has_forgotten_ancestor(const Task& task) const {
+    return std::any_of(task.needs.begin(), task.needs.end(),
+                       [&](std::size_t need) { return tasks[need].forgotten || has_forgotten_ancestor(tasks[need]); });
+  }
   [[nodiscard]] bool may_start(const Task& task, Moment now) const {
     if (task.backoff_until > now) return false;
     for (const std::size_t need : task.needs) {
@@ -366,7 +374,7 @@ class Model {
     task.left = 1;
     // Every task that was cancelled because of a predecessor waits again; settle() cancels those that still must be.
     for (Task& other : tasks) {
-      if (other.state == kCancelled && other.lost_by_need) {
+      if (other.state == kCancelled && other.lost_by_need && !other.forgotten) {
         other.state = kQueued;
         other.lost_by_need = false;
       }
@@ -393,8 +401,13 @@ class Model {
 void expect_same(const Roster& roster, const Model& model) {
   roster.check_invariants();
   for (std::size_t i = 0; i < model.tasks.size(); ++i) {
-    const TaskRef ref(static_cast<std::uint32_t>(i + 1));
     const Model::Task& task = model.tasks[i];
+    const TaskRef ref = task.ref;
+    if (task.forgotten) {  // Another task may have its name.
+      ASSERT_TRUE(ref.is_none() || roster.dag().find(task.name) != ref);
+      continue;
+    }
+    ASSERT_EQ(roster.dag().find(task.name), ref);
     ASSERT_EQ(roster.state(ref), task.state) << to_string(roster.state(ref)) << ", not " << to_string(task.state);
     ASSERT_EQ(roster.is_stopping(ref), task.stopping);
     ASSERT_EQ(roster.pause_pending(ref), task.pausing);
@@ -404,12 +417,32 @@ void expect_same(const Roster& roster, const Model& model) {
       ASSERT_EQ(roster.cause(ref), CancelCause::kDependency);
       const TaskRef root = roster.root(ref);
       ASSERT_TRUE(roster.state(root) == kFailed || roster.state(root) == kCancelled || roster.is_stopping(root));
-      ASSERT_NE(root, ref);
+      // Where the root cause is forgotten, the task itself is the earliest one that is known.
+      ASSERT_TRUE(root != ref || model.has_forgotten_ancestor(task));
     }
   }
 }
 
-void random_history(std::uint64_t seed, int steps) {
+// What a task reads at its start: the roster still has every predecessor that succeeded.
+void expect_predecessors(const Roster& roster, const Model& model, const Model::Task& task) {
+  std::size_t parents = 0;
+  for ([[maybe_unused]] const TaskRef parent : roster.dag().parents(task.ref)) parents += 1;
+  ASSERT_EQ(parents, task.needs.size());
+  for (const std::size_t need : task.needs) ASSERT_FALSE(model.tasks[need].ref.is_none());
+}
+
+// Removes what can be removed, and translates the references of the model.
+void compact(Roster& roster, Model& model) {
+  const std::uint32_t before = roster.dag().size(), removable = roster.removable();
+  const std::vector<bool> kept = roster.compact();
+  ASSERT_EQ(roster.dag().size(), before - removable);
+  std::uint32_t next = 1;
+  for (Model::Task& task : model.tasks) {  // In the order of their numbers.
+    if (!task.ref.is_none()) task.ref = kept[task.ref.value() - 1] ? TaskRef(next++) : TaskRef::none();
+  }
+}
+
+void random_history(std::uint64_t seed, int steps, bool forgets) {
   Prng random(seed);
   const ResourceBudget budget{.cpu_slots_hard = 3};
   Roster roster({.budget = budget, .aging = {.interval_ms = 5, .boost = 1}, .pause = {.timeout_ms = 50}});
@@ -424,26 +457,48 @@ void random_history(std::uint64_t seed, int steps) {
     const std::size_t count = model.tasks.size();
     const std::uint64_t what = count == 0 ? 0 : random.below(12);
     const std::size_t i = count == 0 ? 0 : random.below(count);
-    const TaskRef ref(static_cast<std::uint32_t>(i + 1));
-    if (what == 0 && count < names.size()) {
+    const TaskRef ref = count == 0 ? TaskRef::none() : model.tasks[i].ref;
+    if (forgets && random.chance(1, 8)) {
+      roster.clear_effects();
+      if (count > 0 && !model.tasks[i].forgotten) {
+        ASSERT_EQ(roster.forget(ref).ok(), is_terminal(model.tasks[i].state));
+        model.tasks[i].forgotten = is_terminal(model.tasks[i].state);
+      }
+      if (random.chance(1, 4)) {
+        ASSERT_NO_FATAL_FAILURE(compact(roster, model));
+      }
+      ASSERT_NO_FATAL_FAILURE(expect_same(roster, model)) << "step " << step;
+      continue;
+    }
+    if (count > 0 && model.tasks[i].forgotten && what != 0 && (what < 5 || what > 7)) continue;
+    if (what == 0 && count < 64) {
       Model::Task task;
       Strings needs;
       for (std::uint64_t k = count == 0 ? 0 : random.below(4); k > 0; --k) {
-        task.needs.push_back(random.below(count));
-        needs.push_back(names[task.needs.back()]);
+        const std::size_t need = random.below(count);
+        if (model.tasks[need].forgotten) continue;
+        task.needs.push_back(need);
+        needs.push_back(model.tasks[need].name);
+      }
+      // The name of a forgotten task is free.
+      for (task.name = names[count]; forgets && count > 0 && random.chance(1, 2);) {
+        const Model::Task& old = model.tasks[random.below(count)];
+        if (!old.forgotten || !roster.dag().find(old.name).is_none()) break;
+        task.name = old.name;
       }
       task.retry = {.max_attempts = 1 + static_cast<std::uint32_t>(random.below(3)),
                     .backoff_ms = static_cast<std::uint32_t>(random.below(2) * 7)};
       task.left = task.retry.max_attempts;
       const std::uint32_t slots = 1 + static_cast<std::uint32_t>(random.below(3));
       ASSERT_TRUE(roster
-                      .submit({.name = names[count],
+                      .submit({.name = task.name,
                                .needs = needs,
                                .priority = static_cast<std::int32_t>(random.below(3)),
                                .demand = {.cpu_slots = slots},
                                .retry = task.retry},
                               now)
                       .ok());
+      task.ref = TaskRef(roster.dag().size());
       model.tasks.push_back(task);
     } else if (what == 1) {
       ASSERT_EQ(roster.pause(ref, now).ok(), model.pause(model.tasks[i], now));
@@ -456,7 +511,9 @@ void random_history(std::uint64_t seed, int steps) {
     } else if (what <= 7) {
       const Roster::Picked picked = roster.pick(now);
       if (picked) {
-        Model::Task& task = model.tasks[picked.task.value() - 1];
+        Model::Task& task = *std::find_if(model.tasks.begin(), model.tasks.end(),
+                                          [&](const Model::Task& t) { return t.ref == picked.task; });
+        ASSERT_NO_FATAL_FAILURE(expect_predecessors(roster, model, task));
         ASSERT_EQ(task.state, kReady);
         ASSERT_EQ(picked.resumes, task.started);
         task.state = kRunning;
@@ -494,8 +551,66 @@ void random_history(std::uint64_t seed, int steps) {
 // in the state that the model computes, and only legal transitions were made.
 TEST(Roster, RandomHistoriesAgreeWithAModel) {
   for (std::uint64_t seed = 1; seed <= (kUnderAsan ? 150 : 1000); ++seed) {
-    ASSERT_NO_FATAL_FAILURE(random_history(seed, 300)) << "seed " << seed;
+    ASSERT_NO_FATAL_FAILURE(random_history(seed, 300, false)) << "seed " << seed;
   }
+}
+
+// G-9: the same while ended tasks are forgotten, at any time and in any order, and removed in between.
+TEST(Roster, RandomHistoriesWithForgetting) {
+  for (std::uint64_t seed = 1; seed <= (kUnderAsan ? 150 : 1000); ++seed) {
+    ASSERT_NO_FATAL_FAILURE(random_history(seed, 400, true)) << "seed " << seed;
+  }
+}
+
+// G-9: what remains keeps its order: ready_since and the reservation of the oldest, and the order of equal priorities.
+TEST_F(RosterTest, RemovingEndedTasksKeepsTheOrderOfTheOthers) {
+  for (const char* name : {"x1", "x2"}) add(name);
+  run_all();
+  ASSERT_TRUE(roster_.submit({.name = "wide", .demand = {.cpu_slots = 2}}, now_).ok());
+  roster_.clear_effects();
+  now_ = at_ms(1);
+  ASSERT_TRUE(roster_.submit({.name = "late", .priority = 1}, now_).ok());
+  ASSERT_TRUE(roster_.submit({.name = "later", .priority = 1}, now_).ok());
+  roster_.clear_effects();
+  for (const char* name : {"x1", "x2"}) ASSERT_TRUE(roster_.forget(roster_.dag().find(name)).ok());
+  EXPECT_EQ(roster_.removable(), 2U);
+  EXPECT_THAT(roster_.compact(), ElementsAre(false, false, true, true, true));
+  roster_.check_invariants();
+  EXPECT_EQ(roster_.order().ready_since(roster_.dag().find("wide")), at_ms(0));
+  EXPECT_EQ(pick(), roster_.dag().find("late"));
+  // Nothing overtakes the oldest task for longer than its reservation allows.
+  now_ = at_ms(1'000'000);
+  EXPECT_TRUE(pick().is_none());
+  roster_.finish(roster_.dag().find("late"), true, now_);
+  EXPECT_EQ(pick(), roster_.dag().find("wide"));
+  roster_.finish(roster_.dag().find("wide"), true, now_);
+  EXPECT_EQ(pick(), roster_.dag().find("later"));
+  roster_.finish(roster_.dag().find("later"), true, now_);
+  roster_.clear_effects();
+}
+
+// G-9: a task that has not ended is not forgotten; one that another task may still need is kept, without its name.
+TEST_F(RosterTest, ForgottenTasksStayWhileTheyAreNeeded) {
+  add("a");
+  add("b", {"a"});
+  EXPECT_EQ(roster_.forget(roster_.dag().find("a")).code(), ErrorCode::kFailedPrecondition);
+  const TaskRef a = pick();
+  roster_.finish(a, true, now_);
+  ASSERT_TRUE(roster_.forget(a).ok());
+  EXPECT_TRUE(roster_.dag().find("a").is_none());
+  EXPECT_EQ(roster_.removable(), 0U);
+  const TaskRef b = pick();
+  roster_.finish(b, false, now_);
+  EXPECT_EQ(roster_.removable(), 0U) << "b may be retried";
+  ASSERT_TRUE(roster_.retry(b, now_).ok());
+  run_all();
+  EXPECT_EQ(roster_.removable(), 1U);
+  roster_.clear_effects();
+  (void)roster_.compact();
+  EXPECT_EQ(roster_.dag().size(), 1U);
+  EXPECT_EQ(state("b"), kSucceeded);
+  EXPECT_EQ(add("a").value(), 2U) << "the name is free";
+  run_all();
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <atomic>
+#include <chrono>
 #include <optional>
 #include <utility>
 
@@ -30,6 +32,29 @@ ErrorCode code_of(F&& f) {
     return ErrorCode::kResourceExhausted;
   }
   return ErrorCode::kOk;
+}
+
+// Runs `wait` in a scope until its deadline passes, which calls the callbacks. Never does the task itself call them, as
+// it would if the deadline passed before they are registered: then everything is repeated with more time.
+template <class Wait, class... Callbacks>
+void at_deadline(Wait&& wait, Callbacks&&... callbacks) {
+  enum class State { kRegisters, kWaits, kTooLate };
+  std::atomic<State> state{State::kTooLate};
+  // Outside of the scope's body: the scope waits for the callbacks, its body does not.
+  const auto call = [&state](auto& callback) {
+    State expected = State::kRegisters;
+    if (!state.compare_exchange_strong(expected, State::kTooLate) && expected == State::kWaits) callback();
+  };
+  for (std::chrono::nanoseconds limit = 1ms; state.load() == State::kTooLate; limit *= 2) {
+    state = State::kRegisters;
+    EXPECT_FALSE(with_deadline(limit, [&](Nursery& nursery) {
+                   ((void)nursery.token().on_cancel([&call, &callbacks] { call(callbacks); }), ...);
+                   State expected = State::kRegisters;
+                   if (state.compare_exchange_strong(expected, State::kWaits)) wait();
+                   while (check_cancelled().ok()) yield();
+                   return 1;
+                 }).has_value());
+  }
 }
 
 // While it lives, no more address space can be mapped.

@@ -230,10 +230,10 @@ TEST(Hostile, PeersThatDisappear) {
     TcpListener listener = TcpListener::bind("127.0.0.1", 0).value();
     for (int round = 0; round < 20; ++round) {
       with_scope([&](Nursery& nursery) {
-        nursery.launch([&] { (void)listener.accept(5s); });  // Accepts, and closes at once.
-        TcpStream stream = TcpStream::connect("127.0.0.1", listener.local_address().port(), 5s).value();
+        nursery.launch([&] { (void)listener.accept(120s); });  // Accepts, and closes at once.
+        TcpStream stream = TcpStream::connect("127.0.0.1", listener.local_address().port(), 120s).value();
         const std::string data(1 << 20, 'x');
-        while (stream.write_all(data, 5s).ok()) {
+        while (stream.write_all(data, 120s).ok()) {
         }
       });
     }

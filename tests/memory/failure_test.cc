@@ -147,6 +147,7 @@ Config config_of(int kind) {
     config.profile = Profile::kCluster;
     config.default_budget = Budget{1'000'000, 1 << 20, 1000, 1000, 1000};
   }
+  if (kind == 4) config.trace_events = 256;
   return config;
 }
 
@@ -156,8 +157,8 @@ class EachAllocation : public testing::TestWithParam<int> {};
 TEST_P(EachAllocation, FailsInTurn) {
   const bool all = std::getenv("ROTA_EVERY_ALLOCATION") != nullptr;
   const everything::Step& step = everything::kSteps[GetParam()];
-  alarm(all ? 1200 : 60);  // A hang ends the program, whose last message says where.
-  for (int kind = 0; kind < 4; ++kind) {
+  alarm(all ? 3600 : 600);  // A hang ends the program, whose last message says where.
+  for (int kind = 0; kind < 5; ++kind) {
     const Config config = config_of(kind);
     const std::uint64_t total = run(step, config, 0, false).allocations;
     const std::uint64_t stride = all ? 1 : std::max<std::uint64_t>(1, total / 23);

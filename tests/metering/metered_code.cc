@@ -1,7 +1,11 @@
 #include "metered_code.h"
 
+#include <malloc.h>
+
 #include <cstdlib>
+#include <cstring>
 #include <memory>
+#include <new>
 #include <stdexcept>
 #include <vector>
 
@@ -152,12 +156,71 @@ std::size_t hoard(Hoard how, std::size_t bytes) {
       std::free(block);
       break;
     }
+    case Hoard::kReallocArray: {
+      void* block = nullptr;
+      for (; got < bytes; got += kBlock) {
+        void* more = reallocarray(block, got / kBlock + 1, kBlock);
+        if (more == nullptr) break;
+        block = more;
+      }
+      std::free(block);
+      break;
+    }
     case Hoard::kReturns: {
       for (; got < bytes; got += kBlock) delete[] new char[kBlock];
       break;
     }
   }
   return got;
+}
+
+namespace {
+struct Allocator {
+  const char* name;
+  void* (*allocate)(std::size_t bytes);
+};
+constexpr std::size_t kPage = 4096;
+// A text of `bytes` with its final 0, at most 8 MiB, in memory that is not allocated.
+const char* text_of(std::size_t bytes) {
+  static char text[std::size_t{8} << 20];
+  std::memset(text, 'x', bytes - 1);
+  text[bytes - 1] = '\0';
+  return text;
+}
+const Allocator kAllocators[] = {
+    {"malloc", [](std::size_t bytes) { return std::malloc(bytes); }},
+    {"calloc", [](std::size_t bytes) { return std::calloc(1, bytes); }},
+    {"realloc", [](std::size_t bytes) { return std::realloc(nullptr, bytes); }},
+    {"reallocarray", [](std::size_t bytes) { return reallocarray(nullptr, bytes / kPage, kPage); }},
+    {"aligned_alloc", [](std::size_t bytes) { return std::aligned_alloc(kPage, bytes); }},
+    {"posix_memalign",
+     [](std::size_t bytes) {
+       void* block = nullptr;
+       return posix_memalign(&block, kPage, bytes) == 0 ? block : nullptr;
+     }},
+    {"memalign", [](std::size_t bytes) { return memalign(kPage, bytes); }},
+    {"valloc", [](std::size_t bytes) { return valloc(bytes); }},
+    {"pvalloc", [](std::size_t bytes) { return pvalloc(bytes); }},
+    {"nothrow", [](std::size_t bytes) { return ::operator new(bytes, std::nothrow); }},
+    {"strdup", [](std::size_t bytes) -> void* { return strdup(text_of(bytes)); }},
+    {"strndup", [](std::size_t bytes) -> void* { return strndup(text_of(bytes), bytes); }},
+};
+}  // namespace
+
+std::vector<std::string> served(std::size_t bytes) {
+  std::vector<std::string> names;
+  for (const Allocator& allocator : kAllocators) {
+    void* volatile block = allocator.allocate(bytes);
+    if (block != nullptr) names.emplace_back(allocator.name);
+    std::free(block);
+  }
+  return names;
+}
+
+std::vector<std::string> all_allocators() {
+  std::vector<std::string> names;
+  for (const Allocator& allocator : kAllocators) names.emplace_back(allocator.name);
+  return names;
 }
 
 void slow_handler(int) { g_handled = count_to(100'000); }

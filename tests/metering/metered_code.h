@@ -1,7 +1,10 @@
 // Code of a metered target, as a plug-in would have it: most of it does not want to end.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace metered {
 
@@ -29,8 +32,12 @@ bool runs_until_cancelled(Counter& rounds);
 // Counts to `n` while it holds `inside`, which nobody else may; false if somebody did.
 bool count_alone(bool& inside, std::uint64_t n);
 // Allocates `bytes` in small blocks, and keeps them, or returns each at once. Returns how much it got.
-enum class Hoard : std::uint8_t { kNew, kVector, kMalloc, kRealloc, kReturns };
+enum class Hoard : std::uint8_t { kNew, kVector, kMalloc, kRealloc, kReallocArray, kReturns };
 std::size_t hoard(Hoard how, std::size_t bytes);
+// Allocates `bytes` in one block with each function of the C library that allocates, and frees them. The names of those
+// that returned a block.
+std::vector<std::string> served(std::size_t bytes);
+std::vector<std::string> all_allocators();
 // A handler of a signal that takes its time.
 void slow_handler(int signal);
 extern Counter g_handled;

@@ -11,10 +11,11 @@
 //   });                                                    // drains the mailboxes, then stops the actors
 //
 // An actor is a task that receives messages from a channel, its mailbox, one at a time. A factory creates its state at
-// each start. When the handler or the factory throws, the supervisor acts as its options say: it restarts that actor,
-// or all of them, or gives up. The mailbox is kept; only the message that was being handled is lost. After more than
-// `max_restarts` within `window` of the runtime's clock the supervisor gives up: it stops all its actors and fails with
-// ResourceExhausted, which names the actor and its last failure. If restarts are off, it fails with the actor's
+// each start. When the handler or the factory throws, or its stack overflows, the supervisor acts as its options say:
+// it restarts that actor, or all of them, or gives up. The mailbox is kept; only the message that was being handled is
+// lost. (After an overflow nothing is destroyed, so a Reply in that message stays open until its limit.) After more
+// than `max_restarts` within `window` of the runtime's clock the supervisor gives up: it stops all its actors and fails
+// with ResourceExhausted, which names the actor and its last failure. If restarts are off, it fails with the actor's
 // exception. In both cases the supervisor fails as a child of the nursery around it, which cancels the other children.
 //
 // An actor that has run out of budget is recharged by its supervisor, from the pool of the surrounding nursery, or
@@ -197,9 +198,14 @@ class Actor {
     requires std::convertible_to<std::invoke_result_t<Make&, Reply<Answer>>, Message>
   Result<Answer> ask(Make make, std::chrono::nanoseconds limit) const {
     const Channel<Answer> answer(1);
+    const struct Refuse {  // However this ends: an answer that comes later goes nowhere, and Reply::send() says so.
+      const Channel<Answer>& late;
+      ~Refuse() { late.close(); }
+    } refuse{answer};
     const std::chrono::nanoseconds start = now();
     ROTA_TRY(tell_for(Message(make(Reply<Answer>(answer))), limit));
-    return answer.receive_for(limit - (now() - start));
+    const std::chrono::nanoseconds spent = now() - start;
+    return answer.receive_for(limit > spent ? limit - spent : std::chrono::nanoseconds(0));
   }
 
   // Closes the mailbox, and the actor ends. Does not wait.

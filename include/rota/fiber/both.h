@@ -109,7 +109,10 @@ auto both(F&& f, G&& g)
   ThreadWorker* worker = current_worker();
   if (worker == nullptr) [[unlikely]]
     throw_outside_runtime("both()");
-  if (ROTA_METERED || worker->hooks != 0) [[unlikely]]
+  // A move of a result that throws, after the scope has ended, would need a handler of its own below.
+  constexpr bool kMoves =
+      std::is_nothrow_move_constructible_v<ValueOf<A>> && std::is_nothrow_move_constructible_v<ValueOf<B>>;
+  if (ROTA_METERED || !kMoves || worker->hooks != 0) [[unlikely]]
     return both_in_scope(f, g);
   ForkFrame<std::remove_reference_t<G>, B> fork(g);
   Fiber* fiber = worker->fiber;

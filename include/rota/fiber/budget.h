@@ -184,7 +184,8 @@ struct Exhaustion {
 // How a nursery meters its children. Unmetered runtimes ignore it.
 struct NurseryOptions {
   // A pool for this nursery, taken from the surrounding pool when the nursery opens (BudgetExhausted if that does not
-  // have as much) and returned, less what was used, when it closes. None: children draw from the surrounding pool.
+  // have as much) and returned, less what was used, when it closes. None: children draw from the surrounding pool. As
+  // in a Grant, a component at its largest value has no limit and is taken from no pool, where the task may grant that.
   std::optional<Reserve> pool{};
   std::optional<Budget> default_child{};      // None: the value of the surrounding scope, or of the runtime.
   std::optional<OnExhausted> on_exhausted{};  // Likewise.

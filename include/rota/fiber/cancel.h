@@ -39,7 +39,8 @@ class CancelToken {
   // True for the call that cancelled the token, false if it was already cancelled.
   bool cancel(CancelReason reason = CancelReason::kExplicit);
   // Runs `f` once when the token is cancelled. off_cancel(id) removes it: true if it will never run; if it is running
-  // on another thread, waits for its end and returns false. Both are O(1).
+  // on another thread, waits for its end and returns false. Both are O(1). `f` runs where the cancellation happens; at
+  // a deadline that is a thread of the runtime, where a call that needs a task or would block is OutsideRuntime.
   std::uint64_t on_cancel(std::function<void()> f);
   bool off_cancel(std::uint64_t id);
   // Makes this token a child of `parent` as well. A token that is its own ancestor is cancelled as usual; such a circle

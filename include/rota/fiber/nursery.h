@@ -44,6 +44,8 @@ void dispose_nursery(NurseryCore* core);
 // failure if the body only threw because that failure cancelled it (F-5: a failure takes precedence over cancellation).
 [[noreturn]] void fail_scope(NurseryCore* core);
 void arm_deadline(NurseryCore* core, std::chrono::nanoseconds duration);
+// Whether the scope's deadline has passed; then the scope is cancelled for that reason. Called by its owner.
+bool note_expiry(NurseryCore* core);
 void cancel_nursery(NurseryCore* core, CancelReason reason);
 [[noreturn]] void throw_close(Error error, NurseryCore* core);
 // The expensive checks: budgets, capabilities, profile, trace. Null if the spawn is allowed.
@@ -52,7 +54,9 @@ Result<void> spawn_check(ThreadWorker* worker, NurseryCore* core, TaskRecord* re
 void open_metered(ThreadWorker* worker, NurseryCore* core, const NurseryOptions& options);
 std::shared_ptr<SupervisorState> supervise(NurseryCore* nursery);
 PoolAudit pool_audit(NurseryCore* nursery);
-void sample_spawn(TaskRecord* record);
+// For every 64th task that a thread worker spawns: takes its time, and sees whether its nursery is cancelled from
+// around it, so that a loop that only spawns learns of that (F-6); then the nursery is not open any more.
+void sample_spawn(ThreadWorker* worker, NurseryCore* core, TaskRecord* record);
 // There is no memory to queue a task: ends it without running. Returns the error.
 [[gnu::cold]] Result<void> refuse_without_memory(ThreadWorker* worker, NurseryCore* core, TaskRecord* record);
 // Queues a task whose id has a priority.
@@ -111,8 +115,10 @@ template <class R>
       }
     }
   }
-  if ((record->id & 63) == 0) [[unlikely]]
-    sample_spawn(record);
+  if ((record->id & 63) == 0) [[unlikely]] {
+    sample_spawn(worker, core, record);
+    worker = current_worker();  // It may have called callbacks of tokens.
+  }
   if (!worker->deque.push(item_of(record))) [[unlikely]]
     return {nullptr, refuse_without_memory(worker, core, record)};
   notify_work(worker);
@@ -382,7 +388,7 @@ auto with_deadline(std::chrono::nanoseconds duration, F&& body) {
     } catch (const FiberError& error) {
       // After the expiry a wait is cancelled and a spawn is refused; this is the expiry, not a failure.
       const bool expired = error.code() == ErrorCode::kCancelled || error.code() == ErrorCode::kNurseryNotActive;
-      if (nursery.cancel_reason() != CancelReason::kTimeout || !expired) detail::fail_scope(nursery.core());
+      if (!expired || !detail::note_expiry(nursery.core())) detail::fail_scope(nursery.core());
     }
     Result<void> closed = nursery.close();
     if (closed.ok()) return true;

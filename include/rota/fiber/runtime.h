@@ -110,7 +110,7 @@ class Runtime {
   // Waits until nothing runs, then stops the thread workers. Further spawns are refused. Idempotent. In a task of this
   // runtime, which would wait for its own end, it throws FailedPrecondition and changes nothing.
   void shutdown();
-  // Cancels every task; shutdown() then waits for them.
+  // Cancels every task and accepts no more of them (Closed); shutdown() then waits for them.
   void cancel_all();
 
   [[nodiscard]] Stats stats() const;

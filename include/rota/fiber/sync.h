@@ -41,11 +41,19 @@ class Mutex {
   void unlock();
 
  private:
+  // A task. Its id alone is unique only within its runtime, and its address only while it lives.
+  struct Owner {
+    const detail::TaskRecord* task = nullptr;
+    std::uint64_t id = 0;
+    bool operator==(const Owner&) const = default;
+  };
+  static Owner owner_of(const detail::TaskRecord* task);
+  static Owner caller();
   detail::WakeReason acquire(const std::chrono::nanoseconds* limit);
 
   detail::SpinLock guard_;
-  detail::WaitQueue waiting_;  // Invariant: empty while owner_ is 0.
-  std::uint64_t owner_ = 0;    // The id of the owning task, or 0.
+  detail::WaitQueue waiting_;  // Invariant: empty while nobody owns it.
+  Owner owner_;
 };
 
 // A counter of permits.

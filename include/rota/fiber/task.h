@@ -89,7 +89,9 @@ void throw_no_task();
 #if ROTA_DASSERTS_ENABLED
   fiber->bodies = bodies;  // Also if the task was left without unwinding.
 #endif
-  if ((record->flags & kUnusual) != 0 || !record->plain_entry()) [[unlikely]] {
+  // A meter of its own may have capabilities, which the task keeps until its result is destroyed.
+  const bool own_meter = record->meter != 0 && !is_inline(record->meter);
+  if ((record->flags & kUnusual) != 0 || !record->plain_entry() || own_meter) [[unlikely]] {
     finish_task(worker, record);
     worker = current_worker();
     return false;
@@ -248,6 +250,8 @@ class [[nodiscard]] Task {
           settle_in_place(record);
           if constexpr (std::is_void_v<T>) {
             return free_record(worker, record);
+          } else if constexpr (!std::is_nothrow_move_constructible_v<T>) {
+            return take_value(record);
           } else {
             T value = std::move(record->value);
             record->value.~T();
@@ -348,11 +352,20 @@ class [[nodiscard]] Task {
     if constexpr (std::is_void_v<T>) {
       release(record);
     } else {
-      T value = std::move(record->value);
-      record->value.~T();
-      release(record);
-      return value;
+      return take_value(record);
     }
+  }
+  // Moves the result out of the record and frees it, also if the move throws.
+  template <class Record>
+  static T take_value(Record* record) {
+    struct Free {
+      Record* record;
+      ~Free() {
+        record->value.~T();
+        release(record);
+      }
+    } const free{record};
+    return std::move(record->value);
   }
   static void release(detail::TaskRecord* record) {
     if constexpr (ROTA_METERED) return detail::free_called(record);

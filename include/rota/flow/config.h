@@ -51,6 +51,9 @@ struct SchedulerConfig {
   // How many of the latest runs of tasks to keep for write_trace(); the oldest is dropped first. 0: no trace. At most
   // 2^24.
   std::size_t trace_slices = 0;
+  // How many ended tasks to keep; beyond that, the task that ended first is forgotten (IScheduler::forget). 0: all are
+  // kept until they are forgotten by request.
+  std::size_t max_ended_tasks = 0;
 
   // This configuration with defaults filled in, or an error that says which value is wrong.
   [[nodiscard]] Result<SchedulerConfig> checked() const;

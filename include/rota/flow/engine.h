@@ -14,6 +14,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -53,7 +54,7 @@ struct WorkflowReport {
 };
 
 struct WorkflowProgress {
-  std::string_view id;
+  std::string id;
   std::uint32_t tasks = 0, ended = 0, running = 0, failed = 0;
   double fraction = 0;  // The mean of the tasks' progress; a task that has ended counts as 1.
 };
@@ -64,8 +65,9 @@ class WorkflowEngine {
   using OnProgress = std::function<void(const WorkflowProgress&)>;
 
   // REQUIRES: nothing was submitted to the scheduler yet. `on_progress`, if given, is called for every event, one at a
-  // time.
-  explicit WorkflowEngine(std::unique_ptr<IScheduler> scheduler, OnProgress on_progress = {});
+  // time. When more than `max_ended` workflows have ended, the one that ended first is forgotten; 0: none is.
+  explicit WorkflowEngine(std::unique_ptr<IScheduler> scheduler, OnProgress on_progress = {},
+                          std::size_t max_ended = 0);
   // Cancels the workflows that have not ended and reports their ends before it returns.
   ~WorkflowEngine();
   WorkflowEngine(const WorkflowEngine&) = delete;
@@ -80,6 +82,10 @@ class WorkflowEngine {
   Result<void> pause(std::string_view workflow_id);
   Result<void> resume(std::string_view workflow_id);
   Result<void> cancel(std::string_view workflow_id);
+
+  // Forgets a workflow that has ended, and its tasks: their ids are unknown from now on. FailedPrecondition if its end
+  // has not been reported, or a task of it runs again.
+  Result<void> forget(std::string_view workflow_id);
 
   // Waits until the workflow has ended.
   Result<WorkflowReport> wait(std::string_view workflow_id);

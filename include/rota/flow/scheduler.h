@@ -37,6 +37,8 @@ struct TaskDescriptor {
   std::vector<std::string> deps{};
   ResourceDemand resource_demand{};
   RetryPolicy retry{};
+  // The task counts and is forgotten only by request, not because of SchedulerConfig::max_ended_tasks.
+  bool keep = false;
   // Set by describe(), ignored by submit(): the state in which a paused task was paused.
   std::optional<TaskState> paused_from{};
 };
@@ -58,7 +60,7 @@ struct TaskInfo {
 
 // A change of a task's state, or a progress report.
 struct TaskEvent {
-  std::string_view task_id;  // Valid as long as the scheduler.
+  std::string_view task_id;  // Valid during the call of the observer.
   TaskState from, to;        // Equal for a progress report.
   bool ends = false;         // It is terminal now; false for a failure that is retried.
   double progress = 0;
@@ -68,7 +70,9 @@ struct TaskEvent {
 using Observer = std::function<void(const TaskEvent&)>;
 
 struct SchedulerStats {
+  // Of all tasks, including forgotten ones.
   std::uint64_t tasks = 0, succeeded = 0, failed = 0, cancelled = 0;
+  std::uint64_t forgotten = 0;
   // Choices that skipped a task because CPU slots, or memory, were missing.
   std::uint64_t cpu_hits = 0, budget_hits = 0;
   std::uint32_t cpu_slots_held = 0;
@@ -97,13 +101,21 @@ class IScheduler {
   // Runs a failed task again, and the tasks that were cancelled because of it.
   virtual Result<void> retry(std::string_view task_id) = 0;
 
+  // Forgets a task that has ended (FailedPrecondition otherwise): its stage is destroyed, its id is unknown from now on
+  // and may be used again. Its outputs stay available to tasks that were submitted with it as a dependency and have not
+  // succeeded; its memory is released with that of others, so that forgetting a task costs the same for any number of
+  // tasks. Its runs may be missing in write_trace().
+  virtual Result<void> forget(std::string_view task_id) = 0;
+  // Forgets every task that has ended, and returns how many there were.
+  virtual std::size_t forget_ended() = 0;
+
   [[nodiscard]] virtual Result<TaskState> state(std::string_view task_id) const = 0;
   [[nodiscard]] virtual Result<TaskInfo> info(std::string_view task_id) const = 0;
   [[nodiscard]] virtual Result<TaskDescriptor> describe(std::string_view task_id) const = 0;
   // The outputs of a task that succeeded.
   [[nodiscard]] virtual Result<std::shared_ptr<const Values>> outputs(std::string_view task_id) const = 0;
   [[nodiscard]] virtual SchedulerStats stats() const = 0;
-  // Every task, in the order of submission.
+  // Every task that is not forgotten, in the order of submission.
   [[nodiscard]] virtual std::vector<TaskInfo> report() const = 0;
 
   // Writes the latest SchedulerConfig::trace_slices runs of tasks for ui.perfetto.dev and chrome://tracing: one track

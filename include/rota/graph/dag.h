@@ -54,6 +54,11 @@ class Dag {
   Result<void> link(TaskRef from, TaskRef to);
   // Removes every task from number `size` on. REQUIRES: link() was not called since they were added.
   void truncate(std::uint32_t size);
+  // The task is not found by its name any more, and another task may get the name.
+  void free_name(TaskRef task);
+  // Removes the tasks whose `keep` is false, with their edges, and numbers the others anew, in the same order. A task
+  // whose name is free loses it. REQUIRES: keep.size() == size().
+  void compact(const std::vector<bool>& keep);
 
   // Returns none() if there is no such task.
   [[nodiscard]] TaskRef find(std::string_view name) const;

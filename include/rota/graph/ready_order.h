@@ -57,6 +57,10 @@ class ReadyOrder {
   TaskRef pick(Moment now);
   // Returns the resources that pick() took for the task.
   void release(TaskRef task);
+  // Removes the tasks whose `keep` is false and numbers the others anew, in the same order, as Dag::compact() does; the
+  // names must have been compacted before. Classes that no task is left in are removed as well. REQUIRES: a task that
+  // is removed is not ready and holds nothing.
+  void compact(const std::vector<bool>& keep);
 
   // As long as nothing is pushed or released, the passage of time does not make another task startable: a caller that
   // picked until nothing was left needs no timer.

@@ -22,6 +22,7 @@
 //   (2) exactly the Ready tasks are in the ready order
 //   (3) exactly the Running tasks that are not unwinding from a park hold resources
 //   (4) a task with a predecessor that is Failed or Cancelled is Cancelled
+//   (5) a forgotten task is terminal, and exactly the forgotten tasks that nothing needs are removable
 //
 // Thread safety: none.
 #pragma once
@@ -111,6 +112,14 @@ class Roster {
   // too.
   Result<void> retry(TaskRef task, Moment now);
   void set_priority(TaskRef task, std::int32_t priority);
+  // The task is not found by its name any more, and no retry revives it. FailedPrecondition if it has not ended. Its
+  // record stays as long as a task that has not succeeded may need its outputs, and until compact().
+  Result<void> forget(TaskRef task);
+  // Tasks that compact() would remove.
+  [[nodiscard]] std::uint32_t removable() const { return removable_; }
+  // Removes them and numbers the others anew, in the same order. Returns, for each task, whether it was kept; the
+  // caller translates its TaskRefs. Costs as much as there are tasks. REQUIRES: the effects are cleared.
+  std::vector<bool> compact();
 
   // ---- Reports
   struct Picked {
@@ -153,6 +162,9 @@ class Roster {
   // A body was started and has not ended.
   [[nodiscard]] bool has_body(TaskRef task) const { return at(task).started; }
   [[nodiscard]] bool is_stopping(TaskRef task) const { return at(task).stopping; }
+  [[nodiscard]] bool is_forgotten(TaskRef task) const { return at(task).forgotten; }
+  // No task can need its outputs any more; compact() removes it.
+  [[nodiscard]] bool is_removable(TaskRef task) const { return at(task).forgotten && at(task).needed_by == 0; }
   [[nodiscard]] std::uint32_t unmet(TaskRef task) const { return at(task).unmet; }
   [[nodiscard]] std::uint32_t attempts(TaskRef task) const { return at(task).attempts; }
   [[nodiscard]] CancelCause cause(TaskRef task) const { return at(task).cause; }
@@ -170,6 +182,7 @@ class Roster {
     std::uint32_t attempts = 0;    // Runs that were started.
     std::uint32_t tries_left = 0;  // Runs that are left before a failure is final.
     std::uint32_t timer = 0;       // Identifies its valid timer.
+    std::uint32_t needed_by = 0;   // Edges to successors that have neither succeeded nor been forgotten.
     TaskRef root{};
     TaskState state = TaskState::kQueued;
     CancelCause cause = CancelCause::kNone;
@@ -178,6 +191,7 @@ class Roster {
     bool pause_pending = false;
     bool holds = false;    // It holds resources.
     bool backoff = false;  // A backoff counts in `unmet`.
+    bool forgotten = false;
     RetryPolicy retry{};
   };
   struct Timer {
@@ -197,12 +211,14 @@ class Roster {
   void move(TaskRef task, TaskState to);
   void make_ready(TaskRef task, Moment now);
   void met(TaskRef task, Moment now);
+  void needs_nothing(TaskRef task);
   void stop(TaskRef task, CancelCause cause, TaskRef root, Moment now);
   void cascade(TaskRef root);
   void release(TaskRef task);
   void revive(TaskRef root);
   void arm(TaskRef task, Moment due);
   void settle_timers();
+  void settle_roots(const std::vector<bool>& keep);
   [[nodiscard]] static std::int64_t backoff_ns(const Task& task);
 
   const RosterConfig config_;
@@ -211,6 +227,7 @@ class Roster {
   std::vector<Task> tasks_;
   std::vector<Timer> timers_;  // A heap; invalid timers are dropped when they reach the top.
   std::array<std::uint32_t, kTaskStateCount> counts_{};
+  std::uint32_t removable_ = 0;
   std::vector<Change> changes_;
   std::vector<TaskRef> stops_;
   std::vector<TaskRef> stack_;  // Used by cascade(); a member so that its memory is reused.

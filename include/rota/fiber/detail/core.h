@@ -34,6 +34,7 @@ struct NurseryExtras;
 struct Meter;
 struct Fork;
 struct BodyFrame;
+struct UserCall;
 
 // ---------------------------------------------------------------------------------------------------------- fences
 // A pair of fences that is free on the frequent side. light_fence() only prevents the compiler from reordering;
@@ -166,6 +167,8 @@ struct alignas(sync::kCacheLineBytes) Fiber {
   std::byte* floor = nullptr;       // Below this address, a join calls no further task on top of this stack.
   const char* waits_for = nullptr;  // For the deadlock report.
   BodyFrame* bodies = nullptr;      // In debug builds (body_check.h).
+  UserCall* user_call = nullptr;    // The innermost one on this stack (user_call.h).
+  void* far_landing = nullptr;      // Memory of the last one, until it is released (return_point.h).
 #if ROTA_ASAN
   void* fake_stack = nullptr;
   std::size_t bytes = 0;
@@ -201,7 +204,7 @@ struct NurseryCore {
   sync::Atomic<std::int64_t> remote{0};
   sync::Atomic<NurseryState> state{NurseryState::kOpen};
   sync::Atomic<CancelReason> cancel{CancelReason::kNone};
-  bool failure_cancels = true;             // False for a runtime's root, whose tasks are independent of each other.
+  bool failure_cancels = true;             // False for a runtime's root and for actors: their tasks are independent.
   sync::Atomic<std::uint32_t> seen_epoch;  // No ancestor was cancelled when the runtime's cancel epoch had this value.
   // Created when a child blocks, fails or has a deadline or budget. kNoExtras instead if there was no memory for them.
   sync::Atomic<NurseryExtras*> extras{nullptr};

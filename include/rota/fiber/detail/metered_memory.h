@@ -23,7 +23,12 @@ void* realloc(void*, size_t) ROTA_NOTHROW __asm__("rota_metered_realloc");
 void free(void*) ROTA_NOTHROW __asm__("rota_metered_free");
 void* aligned_alloc(size_t, size_t) ROTA_NOTHROW __asm__("rota_metered_aligned_alloc");
 int posix_memalign(void**, size_t, size_t) ROTA_NOTHROW __asm__("rota_metered_posix_memalign");
+void* memalign(size_t, size_t) ROTA_NOTHROW __asm__("rota_metered_aligned_alloc");
+void* valloc(size_t) ROTA_NOTHROW __asm__("rota_metered_valloc");
+void* pvalloc(size_t) ROTA_NOTHROW __asm__("rota_metered_pvalloc");
+void* reallocarray(void*, size_t, size_t) ROTA_NOTHROW __asm__("rota_metered_reallocarray");
 char* strdup(const char*) ROTA_NOTHROW __asm__("rota_metered_strdup");
+char* strndup(const char*, size_t) ROTA_NOTHROW __asm__("rota_metered_strndup");
 
 #undef ROTA_NOTHROW
 #ifdef __cplusplus

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "base/sync.h"
+#include "fiber/condition.h"
 #include "net/resp.h"
 #include "rota/fiber/error.h"
-#include "rota/fiber/sync.h"
 #include "rota/fiber/task.h"
 #include "rota/fiber/time.h"
 
@@ -213,9 +213,9 @@ struct FakeRedis::Core {
 
   std::unique_ptr<Listener> listener;
   fiber::Task<void> task{};
-  fiber::Event changed{};  // Set by everything that may end the wait of a command.
 
   sync::Mutex mutex;
+  fiber::Condition changed ROTA_GUARDED_BY(mutex){};  // Woken by everything that may end the wait of a command.
   Data data ROTA_GUARDED_BY(mutex);
   Data replica ROTA_GUARDED_BY(mutex);
   std::uint64_t incarnation ROTA_GUARDED_BY(mutex) = 0;  // Connections of an earlier one are broken.
@@ -294,38 +294,35 @@ struct FakeRedis::Core {
     XRead read;
     bool parsed = false;
     nanoseconds until = nanoseconds::max();
+    const sync::MutexLock lock(mutex);
     for (;;) {
-      {
-        const sync::MutexLock lock(mutex);
-        if (closed || incarnation != mine) return std::nullopt;
-        if (!paused) {
-          if (!blpop && !is_xread) return execute_now(a);
-          if (!parsed) {
-            parsed = true;
-            if (is_xread) {
-              if (std::optional<RespValue> wrong = parse_xread(data, a, read)) return wrong;
-              if (read.block && read.block->count() > 0) until = fiber::now() + *read.block;
-            } else {
-              std::int64_t seconds = 0;
-              if (!parse_number(a[2], seconds)) return error("ERR timeout is not a float or out of range");
-              if (seconds > 0) until = fiber::now() + std::chrono::seconds(seconds);
-            }
-          }
+      if (closed || incarnation != mine) return std::nullopt;
+      if (!paused) {
+        if (!blpop && !is_xread) return execute_now(a);
+        if (!parsed) {
+          parsed = true;
           if (is_xread) {
-            if (std::optional<RespValue> reply = try_xread(data, read)) return reply;
-            if (!read.block) return RespValue{};
-          } else if (std::optional<RespValue> reply = try_blpop(a[1])) {
-            return reply;
+            if (std::optional<RespValue> wrong = parse_xread(data, a, read)) return wrong;
+            if (read.block && read.block->count() > 0) until = fiber::now() + *read.block;
+          } else {
+            std::int64_t seconds = 0;
+            if (!parse_number(a[2], seconds)) return error("ERR timeout is not a float or out of range");
+            if (seconds > 0) until = fiber::now() + std::chrono::seconds(seconds);
           }
-          if (fiber::now() >= until) return RespValue{};
         }
-        changed.reset();
+        if (is_xread) {
+          if (std::optional<RespValue> reply = try_xread(data, read)) return reply;
+          if (!read.block) return RespValue{};
+        } else if (std::optional<RespValue> reply = try_blpop(a[1])) {
+          return reply;
+        }
+        if (fiber::now() >= until) return RespValue{};
       }
-      if (until == nanoseconds::max()) {
-        changed.wait();
-      } else {
-        (void)changed.wait_for(until - fiber::now());
-      }
+      // A paused server answers nothing, also when the time of a command is over.
+      const Result<void> waited = paused || until == nanoseconds::max()
+                                      ? changed.wait(mutex, "a change of the data")
+                                      : changed.wait_until(mutex, until, "a change of the data");
+      if (!waited.ok() && waited.code() == ErrorCode::kCancelled) return std::nullopt;
     }
   }
 
@@ -352,7 +349,7 @@ struct FakeRedis::Core {
       data.clear();
       return status("OK");
     }
-    if (grows) changed.set();
+    if (grows) changed.wake_all();
     if (name == "XADD" && takes(5)) return xadd(data, a, now_ms());
     if (name == "LPUSH" && takes(3)) return lpush(data, a);
     if (name == "SADD" && takes(3)) return change_set(data, a, true);
@@ -376,7 +373,7 @@ struct FakeRedis::Core {
   void break_all() ROTA_REQUIRES(mutex) {
     ++incarnation;
     for (const auto& [number, stream] : streams) stream->close();
-    changed.set();
+    changed.wake_all();
   }
 };
 
@@ -423,7 +420,7 @@ void FakeRedis::set_out_of_memory(bool on) {
 void FakeRedis::set_paused(bool on) {
   const sync::MutexLock lock(core_->mutex);
   core_->paused = on;
-  core_->changed.set();
+  core_->changed.wake_all();
 }
 
 void FakeRedis::break_connections() {

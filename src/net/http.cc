@@ -29,14 +29,32 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
+const std::string* find_field(const std::vector<HttpField>& fields, std::string_view name) {
+  const auto found = std::find_if(fields.begin(), fields.end(), [&](const HttpField& f) { return f.name == name; });
+  return found == fields.end() ? nullptr : &found->value;
+}
+
+// Adds the fields and the empty line.
+std::string head_with(std::string head, const std::vector<HttpField>& fields) {
+  const auto append = [&head](std::string_view text) {
+    for (const char c : text) head.push_back(c == '\r' || c == '\n' || c == '\0' ? ' ' : c);
+  };
+  head.append("\r\n");
+  for (const HttpField& field : fields) {
+    append(field.name);
+    head.append(": ");
+    append(field.value);
+    head.append("\r\n");
+  }
+  return head.append("\r\n");
+}
+
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
 }  // namespace
 
-const std::string* HttpRequest::field(std::string_view name) const {
-  const auto found = std::find_if(fields.begin(), fields.end(), [&](const HttpField& f) { return f.name == name; });
-  return found == fields.end() ? nullptr : &found->value;
-}
+const std::string* HttpRequest::field(std::string_view name) const { return find_field(fields, name); }
+const std::string* HttpResponse::field(std::string_view name) const { return find_field(fields, name); }
 
 const std::string* HttpRequest::parameter(std::string_view name) const {
   const auto found = std::find_if(query.begin(), query.end(), [&](const auto& pair) { return pair.first == name; });
@@ -161,19 +179,28 @@ Result<void> parse_target(HttpRequest& request) {
   return {};
 }
 
-std::string response_head(int status, const std::vector<HttpField>& fields) {
-  std::string head = "HTTP/1.1 " + std::to_string(status) + " ";
-  head.append(http_reason(status)).append("\r\n");
-  const auto append = [&head](std::string_view text) {
-    for (const char c : text) head.push_back(c == '\r' || c == '\n' || c == '\0' ? ' ' : c);
-  };
-  for (const HttpField& field : fields) {
-    append(field.name);
-    head.append(": ");
-    append(field.value);
-    head.append("\r\n");
+std::string percent_encode(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+                       c == '.' || c == '_' || c == '~';
+    if (plain) {
+      out.push_back(c);
+    } else {
+      out.append({'%', kDigits[byte >> 4], kDigits[byte & 15]});
+    }
   }
-  return head.append("\r\n");
+  return out;
+}
+
+std::string response_head(int status, const std::vector<HttpField>& fields) {
+  return head_with("HTTP/1.1 " + std::to_string(status) + " " + std::string(http_reason(status)), fields);
+}
+
+std::string request_head(std::string_view method, std::string_view target, const std::vector<HttpField>& fields) {
+  return head_with(std::string(method) + " " + std::string(target) + " HTTP/1.1", fields);
 }
 
 }  // namespace rota::net

@@ -1,4 +1,5 @@
-// HTTP/1.1 messages, as HttpServer (http_server.h) hands them to its handler.
+// HTTP/1.1 messages, as HttpServer (http_server.h) hands them to its handler and HttpClient (http_client.h) returns
+// them.
 //
 //   HttpRequest request = ...;                         // GET /v1/tasks?state=running&limit=10
 //   request.path == "/v1/tasks";  request.query == {{"state", "running"}, {"limit", "10"}}
@@ -61,6 +62,9 @@ struct HttpResponse {
   // If it is set, it writes the body, of any length, in place of `body`. It returns when the body is complete; false if
   // it is not, so that the connection is cut and the client can tell.
   std::function<bool(HttpBodyWriter&)> stream{};
+
+  // The first field of this name, or null. Of a response that was received; its names are in lower case.
+  [[nodiscard]] const std::string* field(std::string_view name) const;
 };
 
 // "Not Found"; "Unknown" for a status without a name.
@@ -69,11 +73,16 @@ struct HttpResponse {
 // Undoes %XX. InvalidArgument for an incomplete or wrong escape, a control character, or bytes that are not UTF-8.
 // With `plus`, a '+' is a space (in queries). With `keep_slash`, %2F stays as it is (in paths).
 [[nodiscard]] Result<std::string> percent_decode(std::string_view text, bool plus, bool keep_slash);
+// Encodes everything but letters, digits and "-._~" as %XX: for a segment of a path, or a value of a query.
+[[nodiscard]] std::string percent_encode(std::string_view text);
 // Splits a target into path and query, and decodes both. InvalidArgument.
 [[nodiscard]] Result<void> parse_target(HttpRequest& request);
 
 // The head of a response: status line and fields, up to and including the empty line. A CR, LF or zero byte in a field
 // is a bug of the handler and becomes a space: it must not begin a line of its own.
 [[nodiscard]] std::string response_head(int status, const std::vector<HttpField>& fields);
+// The same of a request.
+[[nodiscard]] std::string request_head(std::string_view method, std::string_view target,
+                                       const std::vector<HttpField>& fields);
 
 }  // namespace rota::net

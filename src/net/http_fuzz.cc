@@ -1,13 +1,15 @@
-// libFuzzer: no bytes crash the server; how they are cut into pieces changes neither which requests reach the handler
-// nor what they contain; and every request that does is within its bounds.
+// libFuzzer: no bytes crash the server or the client; how they are cut into pieces changes neither which requests reach
+// the handler, nor which response the client returns, nor what they contain; and all of them are within their bounds.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "net/http_client.h"
 #include "net/http_server.h"
 #include "rota/assert.h"
 
@@ -41,6 +43,20 @@ class Pieces final : public net::ByteStream {
   std::string_view bytes_;
   const std::size_t piece_;
   std::size_t written_ = 0;
+};
+
+// Every connection gets the same bytes.
+class SameBytes final : public net::Network {
+ public:
+  SameBytes(std::string_view bytes, std::size_t piece) : bytes_(bytes), piece_(piece) {}
+  Result<std::unique_ptr<net::ByteStream>> connect(const net::Endpoint&, net::Deadline) override {
+    return std::unique_ptr<net::ByteStream>(std::make_unique<Pieces>(bytes_, piece_));
+  }
+  Result<std::unique_ptr<net::Listener>> listen(const net::Endpoint&) override { return ErrorCode::kUnsupported; }
+
+ private:
+  const std::string_view bytes_;
+  const std::size_t piece_;
 };
 
 class NoListener final : public net::Listener {
@@ -79,6 +95,36 @@ std::vector<std::string> requests_in(std::string_view bytes, std::size_t piece) 
   return recorder.requests;
 }
 
+std::string describe(const Result<net::HttpResponse>& response) {
+  if (!response.ok()) {
+    // Wrong bytes after which the server closes are one or the other, by how much of them Beast's parser sees at once.
+    const ErrorCode code = response.code() == ErrorCode::kClosed ? ErrorCode::kCorrupt : response.code();
+    return "error " + std::string(to_string(code));
+  }
+  ROTA_ASSERT(response->status >= 200 && response->body.size() <= kMostBody, "a response beyond its bound");
+  std::string seen = std::to_string(response->status) + " " + response->body;
+  for (const net::HttpField& field : response->fields) seen += "\n" + field.name + ": " + field.value;
+  return seen;
+}
+
+std::string response_in(std::string_view bytes, std::size_t piece) {
+  SameBytes network(bytes, piece);
+  // A client each: bytes behind a response belong to no request.
+  const auto client = [&network] {
+    return std::make_unique<net::HttpClient>(network, net::Endpoint{.host = "h", .port = 1},
+                                             net::HttpClientLimits{.head_bytes = kMostHead, .body_bytes = kMostBody});
+  };
+  std::string seen = describe(client()->call({.method = "GET"}, {})) + "\n";
+  seen += describe(client()->call({.method = "HEAD"}, {})) + "\n";
+  std::string streamed;
+  const Result<net::HttpResponse> response = client()->stream({}, {}, {}, [&](std::string_view part) {
+    streamed += part;
+    return true;
+  });
+  // How much of a body that turns out wrong was passed on depends on the pieces.
+  return seen + describe(response) + (response.ok() ? streamed : "");
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -86,5 +132,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::vector<std::string> whole = requests_in(bytes, bytes.size() + 1);
   ROTA_ASSERT(requests_in(bytes, 1) == whole, "the pieces in which requests arrive changed them");
   ROTA_ASSERT(requests_in(bytes, 7) == whole, "the pieces in which requests arrive changed them");
+  const std::string response = response_in(bytes, bytes.size() + 1);
+  ROTA_ASSERT(response_in(bytes, 1) == response, "the pieces in which a response arrives changed it");
+  ROTA_ASSERT(response_in(bytes, 7) == response, "the pieces in which a response arrives changed it");
   return 0;
 }

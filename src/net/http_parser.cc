@@ -5,6 +5,7 @@
 #include <boost/beast/http/basic_parser.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "rota/assert.h"
 
@@ -28,28 +29,34 @@ std::string lower(BeastView text) {
   return out;
 }
 
-Error refusal(int status, ErrorCode code, std::string sentence) {
-  return Error{code, std::move(sentence)}.with("status", std::to_string(status));
+// Errors of a request have the status to answer with; those of a response have none.
+Error refusal(bool request, int status, ErrorCode code, std::string sentence) {
+  Error error{code, std::move(sentence)};
+  return request ? std::move(error).with("status", std::to_string(status)) : error;
 }
 
-Error head_too_large(std::size_t bound) {
-  return refusal(431, ErrorCode::kTooLarge,
-                 "the head of the request is larger than " + std::to_string(bound) + " bytes or has more than " +
-                     std::to_string(HttpRequestParser::kMostFields) + " fields");
+std::string_view kind_of(bool request) { return request ? "request" : "response"; }
+
+Error head_too_large(bool request, std::size_t bound) {
+  return refusal(request, 431, ErrorCode::kTooLarge,
+                 "the head of the " + std::string(kind_of(request)) + " is larger than " + std::to_string(bound) +
+                     " bytes or has more than " + std::to_string(HttpRequestParser::kMostFields) + " fields");
 }
 
-Error body_too_large(std::uint64_t bound) {
-  return refusal(
-      413, ErrorCode::kTooLarge,
-      "the body of the request is larger than the " + std::to_string(bound) + " bytes that are accepted here");
+Error body_too_large(bool request, std::uint64_t bound) {
+  return refusal(request, 413, ErrorCode::kTooLarge,
+                 "the body of the " + std::string(kind_of(request)) + " is larger than the " + std::to_string(bound) +
+                     " bytes that are accepted here");
 }
 
-}  // namespace
+// What requests and responses have in common: bounds, fields, body, and how bytes are offered to Beast.
+template <bool kIsRequest>
+struct MessageParser : http::basic_parser<kIsRequest> {
+  using Step = HttpRequestParser::Step;
 
-struct HttpRequestParser::Body final : http::basic_parser<true> {
-  explicit Body(std::size_t the_bound) : bound(the_bound) {
-    header_limit(UINT32_MAX);  // put() bounds the head: Beast's own limit depends on the pieces in which it arrives.
-    body_limit(boost::none);
+  explicit MessageParser(std::size_t the_bound) : bound(the_bound) {
+    this->header_limit(UINT32_MAX);  // put() bounds the head: Beast's own limit depends on the pieces it arrives in.
+    this->body_limit(boost::none);
   }
 
   const std::size_t bound;
@@ -59,57 +66,48 @@ struct HttpRequestParser::Body final : http::basic_parser<true> {
   bool head_told = false;
   bool in_chunk_header = false;    // The header of a chunk, or the trailers, are not complete yet.
   std::optional<Error> problem{};  // Why one of the functions below set an error.
-  HttpRequest request{};
+  std::vector<HttpField> fields{};
+  std::string body{};
 
   void stop(Error why, BeastError& error) {
     problem = std::move(why);
     error = make_error_code(http::error::bad_value);
   }
-
-  void on_request_impl(http::verb, BeastView method, BeastView target, int version, BeastError&) override {
-    request.method.assign(method.data(), method.size());
-    request.target.assign(target.data(), target.size());
-    request.http10 = version == 10;
+  // An error of the peer's message.
+  void refuse(int status, ErrorCode code, std::string sentence, BeastError& error) {
+    stop(refusal(kIsRequest, status, kIsRequest ? code : ErrorCode::kCorrupt, std::move(sentence)), error);
   }
-  void on_response_impl(int, BeastView, int, BeastError&) override { ROTA_ASSERT(false, "this parser reads requests"); }
 
   void on_field_impl(http::field, BeastView name, BeastView value, BeastError& error) override {
     if (head_done) return;  // A trailer.
-    if (request.fields.size() == kMostFields) return stop(head_too_large(bound), error);
+    if (fields.size() == HttpRequestParser::kMostFields) return stop(head_too_large(kIsRequest, bound), error);
     // A zero byte or another control character in a value: some proxies end the value there, others do not.
     for (const char c : value) {
       if ((static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f) {
-        return stop(refusal(400, ErrorCode::kInvalidArgument, "a header field contains a control character"), error);
+        return refuse(400, ErrorCode::kInvalidArgument, "a header field contains a control character", error);
       }
     }
-    request.fields.push_back({lower(name), std::string(value.data(), value.size())});
+    fields.push_back({lower(name), std::string(value.data(), value.size())});
   }
-
-  void on_header_impl(BeastError& error) override {
-    head_done = true;
-    std::size_t hosts = 0;
-    for (const HttpField& field : request.fields) {
-      if (field.name == "host") ++hosts;
+  // Any Transfer-Encoding but "chunked" alone is refused.
+  [[nodiscard]] bool check_encoding(bool http10, BeastError& error) {
+    for (const HttpField& field : fields) {
       if (field.name != "transfer-encoding") continue;
-      if (request.http10) {
-        return stop(refusal(400, ErrorCode::kInvalidArgument, "HTTP/1.0 has no Transfer-Encoding"), error);
+      if (http10) {
+        refuse(400, ErrorCode::kInvalidArgument, "HTTP/1.0 has no Transfer-Encoding", error);
+        return false;
       }
       if (lower(field.value) != "chunked") {
-        return stop(refusal(501, ErrorCode::kUnsupported, "the only Transfer-Encoding that is supported is chunked"),
-                    error);
+        refuse(501, ErrorCode::kUnsupported, "the only Transfer-Encoding that is supported is chunked", error);
+        return false;
       }
     }
-    if (hosts > 1 || (hosts == 0 && !request.http10)) {
-      return stop(refusal(400, ErrorCode::kInvalidArgument, "the request must have one Host field"), error);
-    }
-    if (Result<void> parsed = net::parse_target(request); !parsed.ok()) {
-      stop(std::move(parsed).take_error().with("status", "400"), error);
-    }
+    return true;
   }
   void on_body_init_impl(const boost::optional<std::uint64_t>&, BeastError&) override {}
-  // Memory grows with what has arrived, not with what the client announces.
+  // Memory grows with what has arrived, not with what the peer announces.
   std::size_t on_body_impl(BeastView bytes, BeastError&) override {
-    request.body.append(bytes.data(), bytes.size());
+    body.append(bytes.data(), bytes.size());
     return bytes.size();
   }
   void on_chunk_header_impl(std::uint64_t, BeastView, BeastError&) override {}
@@ -120,12 +118,83 @@ struct HttpRequestParser::Body final : http::basic_parser<true> {
 
   Error error_of(const BeastError& error) {
     if (problem) return *std::move(problem);
-    if (error == http::error::header_limit) return head_too_large(bound);
-    if (error == http::error::body_limit) return body_too_large(most_body);
-    if (error == http::error::bad_version) {
-      return refusal(400, ErrorCode::kInvalidArgument, "the request line must end with HTTP/1.1 or HTTP/1.0");
+    if (error == http::error::header_limit) return head_too_large(kIsRequest, bound);
+    if (error == http::error::body_limit) return body_too_large(kIsRequest, most_body);
+    if (error == http::error::bad_version && kIsRequest) {
+      return refusal(true, 400, ErrorCode::kInvalidArgument, "the request line must end with HTTP/1.1 or HTTP/1.0");
     }
-    return refusal(400, ErrorCode::kInvalidArgument, "this is not a valid HTTP request: " + error.message());
+    return refusal(kIsRequest, 400, kIsRequest ? ErrorCode::kInvalidArgument : ErrorCode::kCorrupt,
+                   "this is not a valid HTTP " + std::string(kind_of(kIsRequest)) + ": " + error.message());
+  }
+
+  Result<Step> offer(std::string_view bytes, std::size_t& used) {
+    used = 0;
+    this->eager(head_told);  // Until the head is complete: not a byte of the body.
+    for (;;) {
+      if (head_done && !head_told) {
+        head_told = true;
+        return Step::kHead;
+      }
+      if (this->is_done()) return Step::kDone;
+      // Beast is offered no more than the bound at a time: a head, the header of a chunk or trailers that are not
+      // complete by then are too large, in whichever pieces they arrive.
+      const bool in_head = !head_done;
+      const std::size_t most = in_head ? bound - head_used : bound;
+      const std::string_view rest = bytes.substr(used);
+      const std::string_view slice = rest.substr(0, most);
+      if (slice.empty() || (in_chunk_header && slice.size() < kLeastLastChunk)) return Step::kNeedMore;
+      BeastError error;
+      const std::size_t taken = this->put(boost::asio::const_buffer(slice.data(), slice.size()), error);
+      used += taken;
+      if (in_head) head_used += taken;
+      // After the head, Beast waits for nothing else: data is taken as it comes.
+      in_chunk_header = error == http::error::need_more && !in_head;
+      if (error && error != http::error::need_more) return error_of(error);
+      if (!error) continue;
+      if (slice.size() == most && (in_head || taken == 0)) return head_too_large(kIsRequest, bound);
+      if (slice.size() == rest.size()) return Step::kNeedMore;
+    }
+  }
+
+  Result<void> limit(std::uint64_t bytes) {
+    most_body = bytes;
+    this->body_limit(bytes);
+    if (const auto length = announced(); length && *length > bytes) return body_too_large(kIsRequest, bytes);
+    return {};
+  }
+  // The Content-Length, or 0 without one; none if the body is chunked.
+  [[nodiscard]] std::optional<std::uint64_t> announced() const {
+    if (this->chunked()) return std::nullopt;
+    const boost::optional<std::uint64_t> length = this->content_length();
+    return length ? *length : 0;
+  }
+};
+
+}  // namespace
+
+struct HttpRequestParser::Body final : MessageParser<true> {
+  using MessageParser::MessageParser;
+  HttpRequest request{};
+
+  void on_request_impl(http::verb, BeastView method, BeastView target, int version, BeastError&) override {
+    request.method.assign(method.data(), method.size());
+    request.target.assign(target.data(), target.size());
+    request.http10 = version == 10;
+  }
+  void on_response_impl(int, BeastView, int, BeastError&) override { ROTA_ASSERT(false, "this parser reads requests"); }
+
+  void on_header_impl(BeastError& error) override {
+    head_done = true;
+    if (!check_encoding(request.http10, error)) return;
+    const auto hosts =
+        std::count_if(fields.begin(), fields.end(), [](const HttpField& field) { return field.name == "host"; });
+    if (hosts > 1 || (hosts == 0 && !request.http10)) {
+      return refuse(400, ErrorCode::kInvalidArgument, "the request must have one Host field", error);
+    }
+    request.fields = std::move(fields);
+    if (Result<void> parsed = net::parse_target(request); !parsed.ok()) {
+      stop(std::move(parsed).take_error().with("status", "400"), error);
+    }
   }
 };
 
@@ -133,49 +202,62 @@ HttpRequestParser::HttpRequestParser(std::size_t head_bytes) : body_(std::make_u
 HttpRequestParser::~HttpRequestParser() = default;
 
 Result<HttpRequestParser::Step> HttpRequestParser::put(std::string_view bytes, std::size_t& used) {
-  Body& parser = *body_;
-  used = 0;
-  parser.eager(parser.head_told);  // Until the head is complete: not a byte of the body.
-  for (;;) {
-    if (parser.head_done && !parser.head_told) {
-      parser.head_told = true;
-      return Step::kHead;
-    }
-    if (parser.is_done()) return Step::kDone;
-    // Beast is offered no more than the bound at a time: a head, the header of a chunk or trailers that are not
-    // complete by then are too large, in whichever pieces they arrive.
-    const bool in_head = !parser.head_done;
-    const std::size_t most = in_head ? parser.bound - parser.head_used : parser.bound;
-    const std::string_view rest = bytes.substr(used);
-    const std::string_view slice = rest.substr(0, most);
-    if (slice.empty() || (parser.in_chunk_header && slice.size() < kLeastLastChunk)) return Step::kNeedMore;
-    BeastError error;
-    const std::size_t taken = parser.put(boost::asio::const_buffer(slice.data(), slice.size()), error);
-    used += taken;
-    if (in_head) parser.head_used += taken;
-    // After the head, Beast waits for nothing else: data is taken as it comes.
-    parser.in_chunk_header = error == http::error::need_more && !in_head;
-    if (error && error != http::error::need_more) return parser.error_of(error);
-    if (!error) continue;
-    if (slice.size() == most && (in_head || taken == 0)) return head_too_large(parser.bound);
-    if (slice.size() == rest.size()) return Step::kNeedMore;
-  }
+  Result<Step> step = body_->offer(bytes, used);
+  if (step.ok() && *step == Step::kDone) body_->request.body = std::move(body_->body);
+  return step;
 }
 
-Result<void> HttpRequestParser::limit_body(std::uint64_t bytes) {
-  body_->most_body = bytes;
-  body_->body_limit(bytes);
-  if (const auto length = content_length(); length && *length > bytes) return body_too_large(bytes);
+Result<void> HttpRequestParser::limit_body(std::uint64_t bytes) { return body_->limit(bytes); }
+bool HttpRequestParser::begun() const { return body_->got_some(); }
+bool HttpRequestParser::keep_alive() const { return !body_->request.http10 && body_->keep_alive(); }
+std::optional<std::uint64_t> HttpRequestParser::content_length() const { return body_->announced(); }
+HttpRequest& HttpRequestParser::request() { return body_->request; }
+
+struct HttpResponseParser::Body final : MessageParser<false> {
+  using MessageParser::MessageParser;
+  HttpResponse response{};
+  bool http10 = false;
+
+  void on_request_impl(http::verb, BeastView, BeastView, int, BeastError&) override {
+    ROTA_ASSERT(false, "this parser reads responses");
+  }
+  void on_response_impl(int status, BeastView, int version, BeastError&) override {
+    response.status = status;
+    http10 = version == 10;
+  }
+  void on_header_impl(BeastError& error) override {
+    head_done = true;
+    if (!check_encoding(http10, error)) return;
+    response.fields = std::move(fields);
+  }
+};
+
+HttpResponseParser::HttpResponseParser(std::size_t head_bytes, bool head_only)
+    : body_(std::make_unique<Body>(head_bytes)) {
+  body_->skip(head_only);
+}
+HttpResponseParser::~HttpResponseParser() = default;
+
+Result<HttpResponseParser::Step> HttpResponseParser::put(std::string_view bytes, std::size_t& used) {
+  return body_->offer(bytes, used);
+}
+
+Result<void> HttpResponseParser::end() {
+  if (body_->is_done()) return {};
+  BeastError error;
+  if (body_->got_some() && body_->head_done) body_->put_eof(error);
+  if (!body_->is_done() || error) {
+    return Error{ErrorCode::kClosed, body_->got_some() ? "the connection was closed in the middle of a response"
+                                                       : "the connection was closed without a response"};
+  }
   return {};
 }
 
-bool HttpRequestParser::begun() const { return body_->got_some(); }
-bool HttpRequestParser::keep_alive() const { return !body_->request.http10 && body_->keep_alive(); }
-std::optional<std::uint64_t> HttpRequestParser::content_length() const {
-  if (body_->chunked()) return std::nullopt;
-  const boost::optional<std::uint64_t> length = body_->content_length();
-  return length ? *length : 0;
-}
-HttpRequest& HttpRequestParser::request() { return body_->request; }
+Result<void> HttpResponseParser::limit_body(std::uint64_t bytes) { return body_->limit(bytes); }
+void HttpResponseParser::unlimit_body() { body_->body_limit(boost::none); }
+bool HttpResponseParser::begun() const { return body_->got_some(); }
+bool HttpResponseParser::keep_alive() const { return !body_->http10 && body_->keep_alive() && !body_->need_eof(); }
+HttpResponse& HttpResponseParser::response() { return body_->response; }
+std::string HttpResponseParser::take_body() { return std::exchange(body_->body, {}); }
 
 }  // namespace rota::net

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -28,18 +29,30 @@ constexpr std::string_view kTooMany =
     "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: 1\r\nContent-Length: 34\r\n"
     "Connection: close\r\n\r\ntoo many connections; retry later\n";
 
+void append_two_digits(std::string& out, std::int64_t number) {
+  out.push_back(static_cast<char>('0' + number / 10));
+  out.push_back(static_cast<char>('0' + number % 10));
+}
+
+// "Sun, 06 Nov 1994 08:49:37 GMT". Every response has one: gmtime_r() and snprintf() would take a lock and a
+// microsecond.
 std::string http_date(std::time_t time) {
-  static constexpr std::array<const char*, 7> kDays{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
-  static constexpr std::array<const char*, 12> kMonths{"Jan", "Feb", "Mar", "Apr", "May", "Jun",
-                                                       "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
-  std::tm parts{};
-  ::gmtime_r(&time, &parts);
-  std::array<char, 64> text{};
-  (void)std::snprintf(text.data(), text.size(), "%s, %02d %s %04d %02d:%02d:%02d GMT",
-                      kDays[static_cast<std::size_t>(parts.tm_wday)], parts.tm_mday,
-                      kMonths[static_cast<std::size_t>(parts.tm_mon)], parts.tm_year + 1900, parts.tm_hour,
-                      parts.tm_min, parts.tm_sec);
-  return text.data();
+  static constexpr std::array<std::string_view, 7> kDays{"Sun, ", "Mon, ", "Tue, ", "Wed, ", "Thu, ", "Fri, ", "Sat, "};
+  static constexpr std::array<std::string_view, 12> kMonths{" Jan ", " Feb ", " Mar ", " Apr ", " May ", " Jun ",
+                                                            " Jul ", " Aug ", " Sep ", " Oct ", " Nov ", " Dec "};
+  const std::chrono::sys_seconds now{std::chrono::seconds(time)};
+  const auto day = std::chrono::floor<std::chrono::days>(now);
+  const std::chrono::year_month_day date(day);
+  const std::int64_t second = (now - day).count();
+  std::string out(kDays[std::chrono::weekday(day).c_encoding()]);
+  append_two_digits(out, static_cast<unsigned>(date.day()));
+  out += kMonths[static_cast<unsigned>(date.month()) - 1];
+  out += std::to_string(static_cast<int>(date.year()));
+  for (const auto& [mark, number] : {std::pair{' ', second / 3600}, {':', second / 60 % 60}, {':', second % 60}}) {
+    out.push_back(mark);
+    append_two_digits(out, number);
+  }
+  return out += " GMT";
 }
 
 bool has_body(int status) { return status >= 200 && status != 204 && status != 304; }
@@ -91,14 +104,15 @@ struct HttpServer::Connection {
     server.requests_.fetch_add(1);
     HttpRequest& request = parser.request();
     request.peer = stream.peer();
-    HttpHandler::Admission admission = admit(request);
-    if (auto* refusal = std::get_if<HttpResponse>(&admission)) {
-      // A request without a body can be followed by another; behind a body that was not read, nothing is sure.
-      const bool go_on = parser.content_length() == std::uint64_t{0};
-      return respond(std::move(*refusal), request, go_on && parser.keep_alive());
-    }
-    if (Result<void> small = parser.limit_body(std::get<std::uint64_t>(admission)); !small.ok()) {
-      return refuse(small.error(), &request);
+    if (parser.content_length() != std::uint64_t{0}) {
+      HttpHandler::Admission admission = admit(request);
+      if (auto* refusal = std::get_if<HttpResponse>(&admission)) {
+        // Where a body that was not read ends is not known for sure: nothing behind it is taken for a request.
+        return respond(std::move(*refusal), request, false);
+      }
+      if (Result<void> small = parser.limit_body(std::get<std::uint64_t>(admission)); !small.ok()) {
+        return refuse(small.error(), &request);
+      }
     }
     if (const std::string* expect = request.field("expect"); expect != nullptr) {
       if (*expect != "100-continue") {

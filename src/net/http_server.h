@@ -39,7 +39,8 @@ class HttpHandler {
   using Admission = std::variant<std::uint64_t, HttpResponse>;
 
   virtual ~HttpHandler() = default;
-  // Sees the head alone. The place to check who asks, so that nobody else's body is read.
+  // Sees the head of a request with a body, before the body is read: the place to check who asks, so that nobody else's
+  // body is read. A request without a body comes to handle() at once.
   virtual Admission admit(const HttpRequest& head) = 0;
   // May wait. An exception becomes a 500.
   virtual HttpResponse handle(HttpRequest& request) = 0;

@@ -31,6 +31,7 @@ class Echo final : public HttpHandler {
     return std::uint64_t{100};
   }
   HttpResponse handle(HttpRequest& request) override {
+    if (request.path == "/private") return {.status = 401, .body = "who are you"};
     handled.fetch_add(1);
     if (request.path == "/throw") throw std::runtime_error("a bug");
     if (request.path == "/empty") return {.status = 204};

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "net/reserved_port_testing.h"
 #include "net/stream.h"
 #include "net/stream_conformance.h"
 #include "rota/fiber.h"
@@ -20,11 +21,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr std::chrono::seconds kSoon{120};  // For what does not depend on the time.
+
 struct Tcp {
   static constexpr std::uint64_t kSeeds = 0;
   static constexpr std::size_t kBulkBytes = std::size_t{24} << 20;
+  const ReservedPort port{};  // A listener gives it up and another one takes it.
   Network& network() { return real_network(); }
-  Endpoint endpoint() { return {.host = "127.0.0.1"}; }
+  Endpoint endpoint() { return {.host = "127.0.0.1", .port = port.number()}; }
   static Result<void> ready(ByteStream&) { return {}; }
 };
 
@@ -83,10 +87,10 @@ TEST(RealNetwork, Names) {
   in_runtime([] {
     auto listener = real_network().listen({.host = "localhost"}).value();
     EXPECT_EQ(listener->endpoint().host, "localhost");
-    auto client = real_network().connect(listener->endpoint(), 10s);
+    auto client = real_network().connect(listener->endpoint(), kSoon);
     ASSERT_TRUE(client.ok()) << text_of(client);
     EXPECT_EQ((*client)->peer(), listener->endpoint().to_string());
-    auto server = listener->accept(10s).value();
+    auto server = listener->accept(kSoon).value();
     EXPECT_TRUE(Endpoint::parse(server->peer()).ok()) << server->peer();  // The client's address, with its port.
   });
 }
@@ -94,14 +98,14 @@ TEST(RealNetwork, Names) {
 // Contract: F-26. What keeps a connection from being made is Unavailable with the place: the caller tries again.
 TEST(RealNetwork, UnreachableEndpoints) {
   in_runtime([] {
-    const auto unknown = real_network().connect({.host = "no-such-host.invalid", .port = 1}, 10s);
+    const auto unknown = real_network().connect({.host = "no-such-host.invalid", .port = 1}, kSoon);
     ASSERT_EQ(unknown.code(), ErrorCode::kUnavailable) << text_of(unknown);
     EXPECT_NE(unknown.error().message.find("connect to no-such-host.invalid:1: "), std::string::npos)
         << unknown.error().message;
-    const auto no_file = real_network().connect({.unix_path = "/nowhere/s"}, 10s);
+    const auto no_file = real_network().connect({.unix_path = "/nowhere/s"}, kSoon);
     ASSERT_EQ(no_file.code(), ErrorCode::kUnavailable) << text_of(no_file);
     EXPECT_EQ(no_file.error().message, "connect to unix:/nowhere/s: No such file or directory");
-    const auto no_port = real_network().connect({.host = "127.0.0.1", .port = 0}, 10s);
+    const auto no_port = real_network().connect({.host = "127.0.0.1", .port = 0}, kSoon);
     EXPECT_EQ(no_port.code(), ErrorCode::kInvalidArgument) << text_of(no_port);
   });
 }
@@ -139,8 +143,8 @@ TEST(RealNetwork, Reset) {
   ASSERT_NE(signal(SIGPIPE, SIG_DFL), SIG_ERR);
   in_runtime([] {
     auto listener = real_network().listen({.host = "127.0.0.1"}).value();
-    auto client = real_network().connect(listener->endpoint(), 10s).value();
-    auto server = listener->accept(10s).value();
+    auto client = real_network().connect(listener->endpoint(), kSoon).value();
+    auto server = listener->accept(kSoon).value();
     ASSERT_TRUE(client->write_all("never read", {}).ok());
     char byte = 0;
     ASSERT_EQ(server->read_some({&byte, 1}, {}).value(), 1U);
@@ -167,7 +171,7 @@ TEST(RealNetwork, StaleSocketFile) {
     auto listener = real_network().listen(endpoint);
     ASSERT_TRUE(listener.ok()) << text_of(listener);
     EXPECT_EQ(real_network().listen(endpoint).code(), ErrorCode::kAlreadyExists);
-    EXPECT_TRUE(real_network().connect(endpoint, 10s).ok());
+    EXPECT_TRUE(real_network().connect(endpoint, kSoon).ok());
     (*listener)->close();
     EXPECT_FALSE(exists(folder.socket()));
     ::close(open(folder.socket().c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
@@ -186,7 +190,7 @@ TEST(RealNetwork, SocketFileOfAnotherServer) {
     auto second = real_network().listen(endpoint).value();
     first->close();
     EXPECT_TRUE(exists(folder.socket()));
-    EXPECT_TRUE(real_network().connect(endpoint, 10s).ok());
+    EXPECT_TRUE(real_network().connect(endpoint, kSoon).ok());
     unlink((folder.socket() + "2").c_str());
   });
 }
@@ -216,8 +220,8 @@ TEST(RealNetwork, KeepAlive) {
     };
     const int before = sockets();
     auto listener = real_network().listen({.host = "127.0.0.1"}).value();
-    auto client = real_network().connect(listener->endpoint(), 10s).value();
-    auto server = listener->accept(10s).value();
+    auto client = real_network().connect(listener->endpoint(), kSoon).value();
+    auto server = listener->accept(kSoon).value();
     EXPECT_EQ(sockets() - before, 2);
   });
 }

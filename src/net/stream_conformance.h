@@ -433,7 +433,7 @@ TYPED_TEST_P(StreamConformance, Listeners) {
       EXPECT_EQ(waiting.get(), ErrorCode::kClosed);
     });
     EXPECT_EQ(listener->accept({}).code(), ErrorCode::kClosed);
-    const auto refused = home.network().connect(bound, 10s);
+    const auto refused = home.network().connect(bound, 120s);
     ASSERT_EQ(refused.code(), ErrorCode::kUnavailable) << text_of(refused);
     EXPECT_NE(refused.error().message.find("connect to " + bound.to_string()), std::string::npos)
         << refused.error().message;

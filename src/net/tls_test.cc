@@ -14,6 +14,7 @@
 #include <functional>
 
 #include "fiber/testing.h"
+#include "net/reserved_port_testing.h"
 #include "net/sim_network.h"
 #include "net/stream_conformance.h"
 #include "net/tls_testing.h"
@@ -63,8 +64,9 @@ struct Over {
 struct Tcp {
   static constexpr std::uint64_t kSeeds = 0;
   static constexpr std::size_t kBulkBytes = std::size_t{24} << 20;
+  const ReservedPort port{};  // A listener gives it up and another one takes it.
   Network& network() { return real_network(); }
-  Endpoint endpoint() { return {.host = "127.0.0.1"}; }
+  Endpoint endpoint() { return {.host = "127.0.0.1", .port = port.number()}; }
   static TlsSettings settings() { return {}; }
 };
 // The version before, and new keys every few records (which 1.2 does not have).

@@ -3,13 +3,16 @@
 // still or goes back.
 //
 // A seed gives one run. Each run has a theme of its own (a mode, a selection, which features are on), so that a
-// thousand seeds visit combinations that no scenario has.
+// thousand seeds visit combinations that no scenario has. In every eighth run many templates differ only in their
+// inputs.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/prng.h"
@@ -20,7 +23,9 @@ namespace rota::fleet {
 class Adversary {
  public:
   explicit Adversary(std::uint64_t seed)
-      : prng_(seed * 0x9e3779b97f4a7c15U + 1), workers_(static_cast<std::uint32_t>(1 + prng_.below(5))) {}
+      : prng_(seed * 0x9e3779b97f4a7c15U + 1),
+        workers_(static_cast<std::uint32_t>(1 + prng_.below(5))),
+        twins_(seed % 8 == 3) {}
 
   [[nodiscard]] std::int64_t now_ns() const { return now_ns_; }
   void pass(std::int64_t ms) { now_ns_ += ms * 1'000'000; }
@@ -66,7 +71,7 @@ class Adversary {
     policy.mode = static_cast<DispatchMode>(prng_.below(enumerator_count<DispatchMode>));
     if (prng_.chance(1, 3)) policy.mode = DispatchMode::kAdaptive;
     policy.selection = static_cast<Selection>(prng_.below(7));
-    policy.max_queue_per_worker = prng_.chance(1, 2) ? 0 : prng_.between(0, 3);
+    policy.max_queue_per_worker = prng_.chance(1, 2) ? 0 : prng_.between(0, 5);
     policy.preemption = prng_.chance(1, 2);
     policy.fair_share = prng_.chance(1, 4);
     policy.prefer_started = prng_.chance(1, 6);
@@ -76,6 +81,10 @@ class Adversary {
     policy.context_reuse = prng_.chance(1, 2);
     policy.stickiness = prng_.chance(3, 4);
     policy.aging_interval_ms = prng_.chance(1, 2) ? 1'000 : 10'000;
+    if (prng_.chance(1, 4)) policy.aging_boost = 0;
+    policy.order = prng_.chance(1, 2) ? Order::kFifo : Order::kCriticalPath;
+    policy.reservation_after_ms = prng_.chance(1, 3) ? 0 : prng_.between(1, 6) * 1'000;
+    policy.queue_most_ms = prng_.chance(1, 2) ? 100 : 5'000;
     policy.cache_ttl_ms = prng_.chance(1, 2) ? 5'000 : 3'600'000;
     policy.heartbeat_ttl_ms = prng_.chance(1, 3) ? 20'000 : 100'000'000;
     policy.no_worker_grace_ms = prng_.chance(1, 3) ? 0 : prng_.between(1, 60) * 1'000;
@@ -124,6 +133,7 @@ class Adversary {
     const std::uint64_t stages = 1 + prng_.below(4);
     for (std::uint64_t i = 0; i < stages; ++i) {
       TaskTemplate use = work();
+      if (twins_) become_twin(use);
       Stage stage;
       stage.name = "s" + std::to_string(i);
       stage.use = static_cast<std::int64_t>(i);
@@ -152,6 +162,19 @@ class Adversary {
     return command;
   }
 
+  // Half of the workflows use one template, with other inputs: their tasks may be merged (B-12).
+  void become_twin(TaskTemplate& use) {
+    if (submitted_ % 2 == 0) return;
+    std::string inputs = std::move(use.spec.inputs);
+    if (!twin_) {
+      twin_ = use;
+      twin_->mergeable = true;
+      if (twin_->spec.program) twin_->spec.program->batch = true;
+    }
+    use = *twin_;
+    use.spec.inputs = std::move(inputs);
+  }
+
   TaskTemplate work() {
     TaskTemplate use;
     use.spec.type = prng_.chance(1, 2) ? "infer" : "sft";
@@ -170,6 +193,7 @@ class Adversary {
     use.retry.memory_factor_permille = prng_.chance(1, 2) ? 2'000 : 0;
     use.mergeable = prng_.chance(1, 2);
     use.preemptible = prng_.chance(2, 3);
+    if (prng_.chance(1, 3)) use.expect_ms = prng_.between(1, 4'000);
     if (prng_.chance(1, 3)) use.context = {"model:m" + std::to_string(prng_.below(2))};
     return use;
   }
@@ -188,8 +212,14 @@ class Adversary {
     AttemptOutcome& outcome = report.outcome;
     outcome.end = AttemptEnd::kSucceeded;
     outcome.result = "{\"n\":7}";
+    if (prng_.chance(2, 3)) {
+      outcome.started_ns = task.assigned_ns + prng_.between(0, 1'000'000'000);
+      outcome.ended_ns = outcome.started_ns + prng_.between(0, 3'000'000'000);
+    }
     const std::uint64_t dice = prng_.below(10);
-    if (task.stopping && dice < 8) {
+    if (task.recalled() && dice < 8) {
+      outcome.end = AttemptEnd::kPreempted;
+    } else if (task.stopping && dice < 8) {
       outcome.end = prng_.chance(1, 2) ? AttemptEnd::kCancelled : AttemptEnd::kPreempted;
     } else if (dice < 4) {
       outcome.end = AttemptEnd::kFailed;
@@ -249,6 +279,9 @@ class Adversary {
         if (prng_.chance(1, 3)) changed.mode = other.mode;
         if (prng_.chance(1, 3)) changed.fleet = other.fleet;
         if (prng_.chance(1, 3)) changed.preemption = !changed.preemption;
+        if (prng_.chance(1, 3)) changed.order = other.order;
+        if (prng_.chance(1, 3)) changed.max_queue_per_worker = other.max_queue_per_worker;
+        if (prng_.chance(1, 3)) changed.reservation_after_ms = other.reservation_after_ms;
         return SetPolicy{changed};
       }
       case 13:
@@ -264,6 +297,8 @@ class Adversary {
 
   Prng prng_;
   std::uint32_t workers_;
+  bool twins_;
+  std::optional<TaskTemplate> twin_;
   std::int64_t now_ns_ = 1'000'000'000'000;
   std::uint64_t step_ = 0;
   std::uint32_t submitted_ = 0;

@@ -12,7 +12,7 @@
 namespace rota::fleet {
 
 namespace {
-constexpr std::string_view kSnapshotMagic = "rota state 3\n";
+constexpr std::string_view kSnapshotMagic = "rota state 5\n";
 
 // What is wrong with bytes that do not begin with kSnapshotMagic.
 Error not_a_snapshot(std::string_view bytes) {
@@ -48,6 +48,8 @@ class ParentOf {
   std::uint64_t operator()(const Heartbeats&) const { return 0; }
   std::uint64_t operator()(const SubmitWorkflow&) const { return 0; }
   std::uint64_t operator()(const SetQuota&) const { return 0; }
+  std::uint64_t operator()(const SetSchedule&) const { return 0; }
+  std::uint64_t operator()(const ChangeSchedule&) const { return 0; }
 
  private:
   [[nodiscard]] std::uint64_t of_worker(std::string_view name) const {

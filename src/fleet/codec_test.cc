@@ -132,16 +132,16 @@ std::string message_of(const auto& result) { return result.ok() ? "(accepted)" :
 
 TEST(CodecTest, ErrorsSayWhatIsWrongAndWhere) {
   using namespace std::string_literals;
-  EXPECT_EQ(message_of(decode<Command>("\x7f"s)), "byte 0: 127 is too large; it is at most 15");
+  EXPECT_EQ(message_of(decode<Command>("\x7f"s)), "byte 0: 127 is too large; it is at most 17");
 
   Events events = {TaskReadied{}, TaskAssigned{}};
   std::get<TaskAssigned>(events[1]).members = {AttemptId{}, AttemptId{}};
   std::string bytes = bytes_of(events);
-  const std::size_t why = bytes.size() - 12;  // Twelve fields of one byte in the reasoning.
+  const std::size_t why = bytes.size() - 14;  // Fourteen fields of one byte in the reasoning.
   bytes[why] = 99;
   const auto refused = decode<Events>(bytes);
   EXPECT_EQ(message_of(refused),
-            "byte " + std::to_string(why) + ", in [1].TaskAssigned.reasoning.why: 99 is too large; it is at most 10");
+            "byte " + std::to_string(why) + ", in [1].TaskAssigned.reasoning.why: 99 is too large; it is at most 11");
   EXPECT_EQ(*refused.error().detail("field"), "[1].TaskAssigned.reasoning.why");
   EXPECT_EQ(message_of(decode<Events>(std::string_view(bytes).substr(0, why - 1))),
             "byte " + std::to_string(why - 1) +

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fleet/policy.h"
+#include "fleet/schedule.h"
 #include "model/enum_names.h"
 #include "model/outcome.h"
 #include "model/workflow_spec.h"
@@ -92,7 +93,10 @@ struct SubmitWorkflow {
   // that a client can safely retry.
   std::string key{};
   WorkflowSpec workflow{};
-  ROTA_FIELDS(key, workflow)
+  // The schedule that fires, and the time for which it does (H-7); empty: a client submits it.
+  std::string schedule{};
+  std::int64_t nominal_ns = 0;
+  ROTA_FIELDS(key, workflow, schedule, nominal_ns)
 };
 
 // What a user does to one task, or, if that is none, to a whole workflow.
@@ -163,9 +167,30 @@ struct ForgetWorkflow {
   ROTA_FIELDS(workflow)
 };
 
+// Sets a schedule, or replaces the one with this name: its workflows continue, and times that have passed stay dealt
+// with (H-7).
+struct SetSchedule {
+  static constexpr std::string_view kName = "SetSchedule";
+  ScheduleSpec schedule{};
+  ROTA_FIELDS(schedule)
+};
+
+enum class ScheduleChange : std::uint8_t {
+  kPause,
+  kResume,  // Times that passed meanwhile do not count as missed.
+  kRemove,  // Its workflows continue.
+};
+ROTA_ENUM_NAMES(ScheduleChange, kRemove, "pause", "resume", "remove")
+struct ChangeSchedule {
+  static constexpr std::string_view kName = "ChangeSchedule";
+  std::string name{};
+  ScheduleChange change = ScheduleChange::kPause;
+  ROTA_FIELDS(name, change)
+};
+
 // The position in this list is the number in the log: append, never reorder.
 using Command = std::variant<SetPolicy, Tick, RegisterWorker, Heartbeats, DrainWorker, WorkerLost, SetWorkerEnabled,
                              ReportCaches, SubmitWorkflow, Control, SetPriority, SetQuota, ReportEnded,
-                             ReportCheckpoint, ReportUndeliverable, ForgetWorkflow>;
+                             ReportCheckpoint, ReportUndeliverable, ForgetWorkflow, SetSchedule, ChangeSchedule>;
 
 }  // namespace rota::fleet

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/nearest.h"
+#include "base/sim_hooks.h"
 #include "fleet/check.h"
 #include "fleet/dispatch_mode.h"
 #include "fleet/placement.h"
@@ -89,7 +90,15 @@ Result<void> Decision::on(const Tick&) {
       }
     }
   }
+  // A task that becomes ready here may be bound to a worker that cannot run it, and with a grace period of 0 it is late
+  // at once: the binding is released before that (B-7).
+  if (!graces.empty()) {
+    state_.placement().drop_stale(state_);
+    unbind();
+  }
   fire_graces(graces);
+  // Otherwise settle() does it, in its place: which timers were set depends on the history of the process.
+  if (events_.empty()) recall();
   return {};
 }
 
@@ -109,11 +118,14 @@ Result<void> Decision::on(const RegisterWorker& command) {
       if (!command.caches.empty()) emit(CachesReported{id});
       return {};
     }
-  } else if (known->lived_as(command.incarnation)) {
+  } else if (ROTA_GUARD("brain: ignores registrations of an earlier life",
+                        known->reachable && known->lived_as(command.incarnation))) {
+    ROTA_SOMETIMES("brain: a registration of an earlier life");
     return {};  // A late message: the worker has restarted since.
   }
   // It restarted: its tasks are lost.
-  if (known->reachable && !known->executions.empty()) {
+  if (ROTA_GUARD("brain: a restarted worker has lost its tasks", known->reachable && !known->executions.empty())) {
+    ROTA_SOMETIMES("brain: a worker restarted before it was missed");
     emit(WorkerChanged{id, WorkerChange::kUnreachable});
     worker_gone(id);
   }
@@ -194,7 +206,7 @@ Result<void> Decision::on(const SetQuota& command) {
 }
 
 Result<void> Decision::on(const SubmitWorkflow& command) {
-  if (!command.key.empty() && state_.find_key(command.key) != nullptr) {
+  if (ROTA_GUARD("brain: a key is accepted once", !command.key.empty() && state_.find_key(command.key) != nullptr)) {
     return Error{ErrorCode::kAlreadyExists, "a workflow with the key '" + command.key + "' was submitted before"}.with(
         "workflow", state_.find_key(command.key)->id.to_string());
   }
@@ -203,16 +215,27 @@ Result<void> Decision::on(const SubmitWorkflow& command) {
   const std::int64_t capacity = state_.live_workers() * policy.backlog_per_worker;
   const auto queued = static_cast<std::int64_t>(std::min<std::uint64_t>(state_.unfinished_tasks(), 1ULL << 32));
   const std::int64_t usage = capacity == 0 ? kOne : std::min(kOne, queued * kOne / capacity);
-  if (usage >= policy.reject_threshold) {
+  if (ROTA_GUARD("brain: backpressure", usage >= policy.reject_threshold)) {
+    ROTA_SOMETIMES("brain: backpressure");
     std::string message = capacity == 0 ? "there is no worker"
                                         : std::to_string(queued) + " tasks are waiting or running; the limit is " +
                                               std::to_string(capacity);
     return Error{ErrorCode::kOverloaded, std::move(message) + "; try again in 5 s"}.with("retry_after_ms", "5000");
   }
+  for (const Stage& stage : command.workflow.stages) {
+    if (stage.fan_out && !stage.items.empty()) {
+      return invalid("stage '" + stage.name + "' has items, but its matrix names results");
+    }
+  }
   ROTA_TRY_ASSIGN(WorkflowPlan plan, plan_workflow(command.workflow));
+  if (!command.schedule.empty()) {
+    ROTA_TRY_ASSIGN(const bool fires_now, fires(command));
+    if (!fires_now) return {};
+  }
   state_.use_plan(std::move(plan));
   const WorkflowId id = state_.globals().last_workflow.next();
   emit(WorkflowAccepted{id, usage > kOne / 2});
+  if (!command.schedule.empty()) emit(ScheduleFired{FiringOutcome::kStarted, id});
   for (Infeasible& stage : infeasible_stages(state_, state_.at(id))) {
     emit(PlacementWarned{id, stage.stage, std::move(stage.requirement), stage.nearest});
   }

@@ -6,6 +6,7 @@
 // A command is refused before its first event, or not at all.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,9 @@
 #include "rota/result.h"
 
 namespace rota::fleet {
+
+struct Choice;
+struct Head;
 
 class Decision {
  public:
@@ -43,6 +47,9 @@ class Decision {
   Result<void> on(const ReportCheckpoint& command);
   Result<void> on(const ReportUndeliverable& command);
   Result<void> on(const ForgetWorkflow& command);
+  Result<void> on(const SetSchedule& command);
+  Result<void> on(const ChangeSchedule& command);
+  Result<bool> fires(const SubmitWorkflow& command);
 
   void emit(Event event);
 
@@ -53,6 +60,8 @@ class Decision {
   void end_attempt(TaskId id, FailureKind kind, const std::string& message, bool final, bool batch = false);
   void fail(TaskId id, FailureKind kind, const std::string& message);
   void cascade(TaskId root);
+  [[nodiscard]] std::vector<bool> spared_by_item(const Workflow& workflow, TaskId root,
+                                                 std::vector<std::uint32_t> reached) const;
   void stop_gang(TaskId id);
   void stopped(TaskId id);
   void cancel(TaskId id, TaskId root);
@@ -65,7 +74,10 @@ class Decision {
   // decide_control.cc
   void control(const Workflow& workflow, TaskId id, Action action);
   void retry(const Workflow& workflow, TaskId id);
+  void stop_workflow(const Workflow& workflow, StopCause cause, TaskId failed = TaskId());
+  [[nodiscard]] bool stoppable(const Workflow& workflow) const;
   [[nodiscard]] TaskId broken_need(const Workflow& workflow, std::uint32_t stage) const;
+  [[nodiscard]] TaskId broken_item(const Workflow& workflow, const Task& task) const;
 
   // decide_timer.cc
   void fire(const Timer& timer);
@@ -78,19 +90,27 @@ class Decision {
   bool unbind();
   bool release_room();
   bool examine();
+  void expand(TaskId id);  // fan_out.cc
   bool place();
-  bool place_gang(ShapeRef shape, const ReadyClass& ready);
-  void assign(TaskId id);
+  const OrderTree::Item* next_to_place();
+  const OrderTree::Item* first_open();
+  bool place_gang(ShapeRef shape, TaskId any);
+  void assign(TaskId id, const Choice& choice);
   bool defer();
   bool preempt();
   bool end_workflow();
+  bool recall();
   bool leave();
+  // settle_bounds.cc
+  bool reserve_ahead_of(const OrderTree::Item& next, WorkerId where);
+  bool recall_at(const Worker& worker);
   // True if so many more tasks with this key would exceed the user's quota or the resources of the fleet.
   [[nodiscard]] bool over_limit(const User& user, const ShapeKey& key, std::int64_t tasks = 1) const;
 
   State& state_;
   const Command& command_;
   Events& events_;
+  std::optional<OrderTree::Item> placed_;  // The place of the task that was assigned last. Its class may be gone.
 };
 
 // kNotFound: "no worker is called 'x'; did you mean 'y'?"

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/sim_hooks.h"
 #include "fleet/decide.h"
 #include "model/json.h"
 #include "rota/assert.h"
@@ -54,7 +55,9 @@ Result<const Task*> Decision::reported(TaskId id, AttemptNumber attempt) {
     return Error{ErrorCode::kInvalidArgument, "attempt " + attempt.to_string() + " of " + id.to_string() +
                                                   " was never made; the latest is " + task->attempt.to_string()};
   }
-  return attempt == task->attempt && active(*task) ? task : nullptr;
+  if (attempt != task->attempt) ROTA_SOMETIMES("brain: a report of an older attempt");
+  if (ROTA_GUARD("brain: reports of older attempts are ignored", attempt != task->attempt)) return nullptr;
+  return active(*task) ? task : nullptr;
 }
 
 void Decision::resume_if_paused(TaskId id) {
@@ -76,6 +79,8 @@ Result<void> Decision::on(const ReportEnded& command) {
     case AttemptEnd::kPreempted:
       if (task->stopping) {
         stopped(command.task);
+      } else if (task->recalled()) {
+        emit(TaskRequeued{command.task, RequeueReason::kRecalled, 0, 0});
       } else {
         end_attempt(command.task, FailureKind::kError, "the task stopped without having been told to", false);
       }
@@ -114,17 +119,20 @@ void Decision::stopped(TaskId id) {
       cascade(id);
       return;
     case StopReason::kPreempt:
+    case StopReason::kRecall:  // Not with `stopping`.
+      ROTA_SOMETIMES("brain: preempted");
       emit(TaskRequeued{id, RequeueReason::kPreempted, 0, 0});
       return;
     case StopReason::kGang: {
       const StageState& stage = workflow.stages[task.stage];
-      for (std::uint32_t t = stage.first; t < stage.first + stage.count; ++t) {
+      for (const std::uint32_t t : stage.tasks()) {
         const Task& other = workflow.tasks[t];
         if (other.state != TaskState::kFailed && other.state != TaskState::kCancelled) continue;
         const TaskId root = other.extra == nullptr ? TaskId() : other.extra->root;
         cancel(id, root.is_none() ? TaskId(workflow.id, t) : root);  // The gang can never be complete again.
         return;
       }
+      ROTA_SOMETIMES("brain: a task of a gang stopped with the others");
       emit(TaskRequeued{id, RequeueReason::kGang, 0, 0});
       return;
     }
@@ -168,11 +176,12 @@ void Decision::end_attempt(TaskId id, FailureKind kind, const std::string& messa
   }
   // One of the merged tasks may be the reason why all of them failed: each runs alone, and only its own failures count
   // (B-12).
-  if (batch && in_merged_execution(state_, id)) {
+  if (ROTA_GUARD("brain: a failed batch runs one by one", batch && in_merged_execution(state_, id))) {
+    ROTA_SOMETIMES("brain: a merged execution failed as a whole");
     emit(TaskRequeued{id, RequeueReason::kBatchFailed, 0, 0});
     return;
   }
-  if (final || task.spent + 1 >= use.retry.max_attempts) {
+  if (final || ROTA_GUARD("brain: attempts are limited", task.spent + 1 >= use.retry.max_attempts)) {
     fail(id, kind, message);
     return;
   }
@@ -180,6 +189,7 @@ void Decision::end_attempt(TaskId id, FailureKind kind, const std::string& messa
   // The loss of a worker is not the task's fault: it is requeued without a backoff.
   if (kind != FailureKind::kWorkerLost) {
     if (const std::int64_t wait = backoff_ms(use.retry, task.spent); wait > 0) {
+      ROTA_SOMETIMES("brain: a task waits for its next attempt");
       requeued.not_before_ns = state_.time_ns() + wait * graph::kNsPerMs;
     }
   }
@@ -195,14 +205,14 @@ void Decision::end_attempt(TaskId id, FailureKind kind, const std::string& messa
     requeued.memory_bytes = std::max(asked, std::min(more, largest));
   }
   emit(requeued);
-  if (use.gang) stop_gang(id);
+  if (ROTA_GUARD("brain: a gang stops together", use.gang)) stop_gang(id);
 }
 
 // A task of a gang ended its attempt: the others that run are told to stop, so that all start again together.
 void Decision::stop_gang(TaskId id) {
   const Workflow& workflow = state_.at(id.workflow());
   const StageState& stage = workflow.stages[workflow.tasks[id.index()].stage];
-  for (std::uint32_t t = stage.first; t < stage.first + stage.count; ++t) {
+  for (const std::uint32_t t : stage.tasks()) {
     const TaskId other(workflow.id, t);
     const Task& task = workflow.tasks[t];
     if (other == id || !active(task) || task.stopping) continue;
@@ -214,6 +224,52 @@ void Decision::fail(TaskId id, FailureKind kind, const std::string& message) {
   resume_if_paused(id);
   emit(TaskFailed{id, kind, message});
   cascade(id);
+  const Workflow& workflow = state_.at(id.workflow());
+  if (workflow.spec.fail_fast && workflow.stopped == StopCause::kNone &&
+      !workflow.spec.stages[workflow.tasks[id.index()].stage].finally) {
+    stop_workflow(workflow, StopCause::kFailFast, id);
+  }
+}
+
+// The tasks of the stages in `reached` (all that come after the root) that need neither the root nor a task that needs
+// it: their stage needs another one by item, and their values are others (Y-3).
+std::vector<bool> Decision::spared_by_item(const Workflow& workflow, TaskId root,
+                                           std::vector<std::uint32_t> reached) const {
+  std::vector<bool> hit(workflow.tasks.size());
+  hit[root.index()] = true;
+  const Task& lost = workflow.tasks[root.index()];
+  if (workflow.template_of(lost).gang) {  // The others of its gang never succeed either.
+    const StageState& gang = workflow.stages[lost.stage];
+    for (const std::uint32_t t : gang.tasks()) {
+      if (workflow.tasks[t].state != TaskState::kSucceeded) hit[t] = true;
+    }
+  }
+  std::sort(reached.begin(), reached.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return workflow.dag.order(graph::TaskRef(a + 1)) < workflow.dag.order(graph::TaskRef(b + 1));
+  });
+  std::vector<bool> any(workflow.stages.size());  // A task of the stage is hit.
+  any[lost.stage] = true;
+  for (const std::uint32_t s : reached) {
+    const StageState& own = workflow.stages[s];
+    for (const graph::TaskRef parent : workflow.dag.parents(graph::TaskRef(s + 1))) {
+      const std::uint32_t p = parent.value() - 1;
+      if (!any[p]) continue;
+      const ItemLink* link = workflow.link_of(s, p);
+      for (std::uint32_t i = 0; i < own.count; ++i) {
+        // Tasks that are created later are cancelled then (fan_out.cc).
+        bool hits = link == nullptr || (!link->resolved && !workflow.items_known(p));
+        if (link != nullptr && link->resolved && link->child_group[i] != ItemLink::kNoGroup) {
+          const std::vector<std::uint32_t>& before = link->groups[link->child_group[i]].parents;
+          hits = std::any_of(before.begin(), before.end(),
+                             [&](std::uint32_t number) { return hit[workflow.stages[p].task(number)]; });
+        }
+        if (!hits) continue;
+        hit[own.task(i)] = any[s] = true;
+      }
+    }
+  }
+  hit.flip();
+  return hit;
 }
 
 // The root failed or was cancelled: cancels everything that needs it, directly or indirectly.
@@ -223,7 +279,7 @@ void Decision::cascade(TaskId root) {
   if (workflow.template_of(task).gang) {  // Without one of its tasks the gang cannot run.
     stop_gang(root);
     const StageState& stage = workflow.stages[task.stage];
-    for (std::uint32_t t = stage.first; t < stage.first + stage.count; ++t) {
+    for (const std::uint32_t t : stage.tasks()) {
       const Task& other = workflow.tasks[t];
       if (!graph::is_terminal(other.state) && !active(other)) cancel(TaskId(workflow.id, t), root);
     }
@@ -236,17 +292,22 @@ void Decision::cascade(TaskId root) {
     stack.pop_back();
     for (const graph::TaskRef child : workflow.dag.children(graph::TaskRef(at + 1))) {
       const std::uint32_t stage = child.value() - 1;
-      if (seen[stage]) continue;
+      if (seen[stage] || workflow.spec.stages[stage].waits_for_end()) continue;
       seen[stage] = true;
       reached.push_back(stage);
       stack.push_back(stage);
     }
   }
   std::sort(reached.begin(), reached.end());
+  const std::vector<bool> spared =
+      workflow.links.empty() ? std::vector<bool>() : spared_by_item(workflow, root, reached);
   for (const std::uint32_t stage : reached) {
     const StageState& range = workflow.stages[stage];
-    for (std::uint32_t t = range.first; t < range.first + range.count; ++t) {
-      if (!graph::is_terminal(workflow.tasks[t].state)) cancel(TaskId(workflow.id, t), root);
+    for (const std::uint32_t t : range.tasks()) {
+      if (!spared.empty() && spared[t]) continue;
+      if (ROTA_GUARD("brain: a failure cancels what needs it", !graph::is_terminal(workflow.tasks[t].state))) {
+        cancel(TaskId(workflow.id, t), root);
+      }
     }
   }
 }
@@ -255,7 +316,7 @@ void Decision::cancel(TaskId id, TaskId root) { emit(TaskCancelled{id, !root.is_
 
 // The worker cannot be reached: its tasks are requeued, and its bindings are dropped.
 void Decision::worker_gone(WorkerId id) {
-  while (!state_.at(id).executions.empty()) {
+  while (ROTA_GUARD("brain: a lost worker's tasks are requeued", !state_.at(id).executions.empty())) {
     const TaskId task = state_.at(id).executions.front().members.front();
     if (state_.at(task).stopping) {
       stopped(task);
@@ -267,7 +328,10 @@ void Decision::worker_gone(WorkerId id) {
 }
 
 void Decision::drop_bindings(WorkerId id) {
-  if (!state_.at(id).owner.is_none()) emit(BindingDropped{state_.at(id).owner, {}});
+  if (ROTA_GUARD("brain: bindings to a lost worker are dropped", !state_.at(id).owner.is_none())) {
+    ROTA_SOMETIMES("brain: a workflow loses its worker");
+    emit(BindingDropped{state_.at(id).owner, {}});
+  }
   std::vector<std::string> types;
   for (const auto& [type, owner] : state_.globals().type_owner) {
     if (owner == id) types.push_back(type);

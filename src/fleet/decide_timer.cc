@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/sim_hooks.h"
 #include "fleet/decide.h"
 #include "fleet/dispatch_mode.h"
 #include "fleet/placement.h"
@@ -22,6 +23,15 @@ void Decision::fire(const Timer& timer) {
     case Timer::Kind::kElastic:
       poll_elastic();
       return;
+    case Timer::Kind::kRecall:  // Only wakes the brain: on(Tick) recalls.
+      return;
+    case Timer::Kind::kDeadline: {
+      const Workflow* workflow = state_.find(WorkflowId(timer.id));
+      if (workflow == nullptr || workflow->outcome != Outcome::kRunning || workflow->main.open == 0) return;
+      if (workflow->deadline_ns > state_.time_ns() || !stoppable(*workflow)) return;
+      stop_workflow(*workflow, StopCause::kDeadline);
+      return;
+    }
     case Timer::Kind::kForgetWorkflow: {
       const Workflow* workflow = state_.find(WorkflowId(timer.id));
       if (workflow == nullptr || workflow->outcome == Outcome::kRunning) return;
@@ -70,6 +80,7 @@ void Decision::fire_graces(const std::vector<ShapeRef>& shapes) {
   for (const TaskId id : late) {
     const Task& task = state_.at(id);
     if (task.state != TaskState::kReady) continue;  // It was cancelled because of a task before it.
+    ROTA_SOMETIMES("brain: a task fails because no worker could run it");
     fail(id, FailureKind::kUnplaceable, unplaceable(state_.placement().shape(task.shape).key));
   }
 }
@@ -212,6 +223,8 @@ void Decision::poll_elastic() {
     if (active + static_cast<std::int64_t>(enable.size()) >= elastic.least_active) break;
     enable.push_back(id);
   }
+  if (!enable.empty()) ROTA_SOMETIMES("brain: the elastic coordinator enables a worker");
+  if (!ROTA_GUARD("brain: the elastic coordinator enables workers", true)) enable.clear();
   for (const WorkerId id : enable) emit(WorkerChanged{id, WorkerChange::kEnabledElastic});
   if (!enable.empty() || queue > elastic.enable_queue_threshold) return;
   for (const Worker* worker : idle) {

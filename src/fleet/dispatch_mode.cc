@@ -125,6 +125,19 @@ WorkerId bound_worker(const State& state, const ShapeKey& key) {
   return {};
 }
 
+bool one_worker(const State& state, const ShapeKey& key) {
+  return !key.only.is_none() || !key.pinned.empty() || !bound_worker(state, key).is_none();
+}
+
+WorkerId only_worker(const State& state, const ShapeKey& key) {
+  if (!key.only.is_none()) return key.only;
+  if (!key.pinned.empty()) {
+    const Worker* worker = state.find_worker(key.pinned);
+    return worker == nullptr ? WorkerId() : worker->id;
+  }
+  return bound_worker(state, key);
+}
+
 bool could_take(const State& state, const ShapeKey& key, const Worker& worker) {
   const Binding binding = dispatch_rules(state).binding;
   if (binding == Binding::kNone) return true;

@@ -51,6 +51,11 @@ void add_binding(const State& state, const Workflow& workflow, const TaskTemplat
 // The worker to which tasks with this key are bound now; none if they are not.
 [[nodiscard]] WorkerId bound_worker(const State& state, const ShapeKey& key);
 
+// True if tasks with this key can go to one worker only: they are pinned, sticky or bound to it.
+[[nodiscard]] bool one_worker(const State& state, const ShapeKey& key);
+// That worker; none if it is not there.
+[[nodiscard]] WorkerId only_worker(const State& state, const ShapeKey& key);
+
 // True if the worker works for another workflow now, and takes no tasks with the key.
 [[nodiscard]] bool works_for_another(const State& state, const ShapeKey& key, const Worker& worker);
 // True if the mode lets this worker take tasks with the key once it has no other workflow to work for.

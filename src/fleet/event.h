@@ -105,9 +105,10 @@ enum class Why : std::uint8_t {
   kRoundRobin,
   kRandom,
   kCustom,
+  kFinish,  // Order::kCriticalPath: the worker that is expected to finish it first; run_ms.
 };
-ROTA_ENUM_NAMES(Why, kCustom, "only_worker_available", "least_loaded", "resource_fit", "affinity", "score", "sticky",
-                "pinned", "first_fit", "round_robin", "random", "custom")
+ROTA_ENUM_NAMES(Why, kFinish, "only_worker_available", "least_loaded", "resource_fit", "affinity", "score", "sticky",
+                "pinned", "first_fit", "round_robin", "random", "custom", "finish")
 // Why a task runs where it does (B-3). `why` decides which numbers the choice used. Lambda, throughput, cost and score
 // of the chosen worker are there in any case (H-2), also with a single candidate.
 struct Reasoning {
@@ -124,8 +125,10 @@ struct Reasoning {
   std::int64_t cost = 0;
   std::int64_t jitter = 0;
   std::int64_t score = 0;
+  std::int64_t path_ms = 0;  // Order::kCriticalPath: the task's path to the end of its workflow.
+  std::int64_t run_ms = 0;   // Order::kCriticalPath: how long it is expected to run there.
   ROTA_FIELDS(why, affinity, candidates, reuse_hits, queue_depth, available, required, lambda, throughput, cost, jitter,
-              score)
+              score, path_ms, run_ms)
 };
 
 struct TaskAssigned {
@@ -174,9 +177,10 @@ enum class RequeueReason : std::uint8_t {
   kGang,              // Another task of its gang stopped.
   kRetried,           // By a user.
   kBatchFailed,       // The execution into which it was merged failed as a whole. It runs alone from now on.
+  kRecalled,          // Its worker gave it back from its queue, for a task that is ahead of it.
 };
-ROTA_ENUM_NAMES(RequeueReason, kBatchFailed, "failed", "worker_lost", "killed_for_memory", "timed_out", "preempted",
-                "undeliverable", "sticky_worker_busy", "gang", "retried", "batch_failed")
+ROTA_ENUM_NAMES(RequeueReason, kRecalled, "failed", "worker_lost", "killed_for_memory", "timed_out", "preempted",
+                "undeliverable", "sticky_worker_busy", "gang", "retried", "batch_failed", "recalled")
 struct TaskRequeued {
   static constexpr std::string_view kName = "TaskRequeued";
   TaskId task{};
@@ -206,8 +210,13 @@ struct TaskResumed {
 };
 
 // A running task is to stop. Its worker reports when it has.
-enum class StopReason : std::uint8_t { kCancel, kPreempt, kGang };
-ROTA_ENUM_NAMES(StopReason, kGang, "cancel", "preempt", "gang")
+enum class StopReason : std::uint8_t {
+  kCancel,
+  kPreempt,
+  kGang,
+  kRecall,  // Only of RecallRequested, in the state of the task.
+};
+ROTA_ENUM_NAMES(StopReason, kRecall, "cancel", "preempt", "gang", "recall")
 struct StopRequested {
   static constexpr std::string_view kName = "StopRequested";
   TaskId task{};
@@ -242,8 +251,9 @@ struct BindingDropped {
 };
 
 // The worker keeps room for the ready task: no other task starts there if this one would then not fit when those that
-// were told to stop have stopped (B-22). None: the room is no longer kept. It also ends when the task is no longer
-// ready and when the worker takes no more tasks.
+// were told to stop have stopped. It is decided for a task that stops others (B-22), and for one that others would
+// overtake for too long (B-4). None: the room is no longer kept. It also ends when the task is no longer ready and when
+// the worker takes no more tasks.
 struct RoomReserved {
   static constexpr std::string_view kName = "RoomReserved";
   TaskId task{};
@@ -272,12 +282,69 @@ struct ElasticPolled {
   ROTA_FIELDS()
 };
 
+// The worker is to give the task back if it is still in its queue there; if it has started, it runs on (B-4).
+struct RecallRequested {
+  static constexpr std::string_view kName = "RecallRequested";
+  TaskId task{};
+  TaskId for_task{};  // The ready task that is ahead of it.
+  ROTA_FIELDS(task, for_task)
+};
+
+// The workflow is to end early: its tasks are cancelled, but for those of `finally` (Y-4, Y-5).
+enum class StopCause : std::uint8_t {
+  kNone,      // Only in the state of a workflow: it was not stopped.
+  kCancel,    // A user cancelled it.
+  kDeadline,  // Its deadline has passed.
+  kFailFast,  // A task failed. Stages that run after a failure still run.
+};
+ROTA_ENUM_NAMES(StopCause, kFailFast, "none", "cancel", "deadline", "fail_fast")
+struct WorkflowStopped {
+  static constexpr std::string_view kName = "WorkflowStopped";
+  WorkflowId workflow{};
+  StopCause cause = StopCause::kCancel;
+  TaskId task{};  // kFailFast: the task that failed.
+  ROTA_FIELDS(workflow, cause, task)
+};
+
+// The items of a stage whose matrix names results are known (Y-2): it has these tasks from now on.
+struct StageExpanded {
+  static constexpr std::string_view kName = "StageExpanded";
+  WorkflowId workflow{};
+  std::uint32_t stage = 0;
+  std::vector<std::string> items{};  // JSON objects; at least one.
+  ROTA_FIELDS(workflow, stage, items)
+};
+
+struct ScheduleSet {
+  static constexpr std::string_view kName = "ScheduleSet";
+  ROTA_FIELDS()
+};
+struct ScheduleChanged {
+  static constexpr std::string_view kName = "ScheduleChanged";
+  ROTA_FIELDS()
+};
+
+// A schedule was due: its time is dealt with (H-7).
+enum class FiringOutcome : std::uint8_t {
+  kStarted,  // Its workflow was accepted.
+  kSkipped,  // An earlier one still runs.
+  kQueued,   // It fires again, for the same time, when earlier ones have ended.
+};
+ROTA_ENUM_NAMES(FiringOutcome, kQueued, "started", "skipped", "queued")
+struct ScheduleFired {
+  static constexpr std::string_view kName = "ScheduleFired";
+  FiringOutcome outcome = FiringOutcome::kStarted;
+  WorkflowId workflow{};  // kStarted.
+  ROTA_FIELDS(outcome, workflow)
+};
+
 // The position in this list is the number in the log: append, never reorder.
 using Event =
     std::variant<PolicyChanged, WorkerRegistered, WorkersSeen, WorkerChanged, CachesReported, WorkflowAccepted,
                  PlacementWarned, TaskReadied, TaskSkipped, TaskAssigned, TaskStarted, TaskSucceeded, TaskFailed,
                  TaskRequeued, TaskCancelled, TaskPaused, TaskResumed, StopRequested, CheckpointSaved, PriorityChanged,
-                 QuotaChanged, BindingDropped, WorkflowEnded, WorkflowForgotten, ElasticPolled, RoomReserved>;
+                 QuotaChanged, BindingDropped, WorkflowEnded, WorkflowForgotten, ElasticPolled, RoomReserved,
+                 RecallRequested, WorkflowStopped, StageExpanded, ScheduleSet, ScheduleChanged, ScheduleFired>;
 using Events = std::vector<Event>;
 
 }  // namespace rota::fleet

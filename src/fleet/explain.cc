@@ -91,7 +91,7 @@ std::string Explainer::stage_progress(std::uint32_t stage) const {
     return text + ")";
   }
   std::array<std::uint32_t, graph::kTaskStateCount> counts{};
-  for (std::uint32_t t = range.first; t < range.first + range.count; ++t) {
+  for (const std::uint32_t t : range.tasks()) {
     ++counts[static_cast<std::size_t>(workflow_.tasks[t].state)];
   }
   text += "of " + counted(range.count, "task") + ":";
@@ -120,23 +120,65 @@ void Explainer::queued() {
     return;
   }
   std::vector<std::uint32_t> open;
+  const Stage& stage = workflow_.spec.stages[task_.stage];
   for (const graph::TaskRef parent : workflow_.dag.parents(graph::TaskRef(task_.stage + 1))) {
-    if (workflow_.stages[parent.value() - 1].unfinished > 0) open.push_back(parent.value() - 1);
+    const StageState& before = workflow_.stages[parent.value() - 1];
+    if (workflow_.link_of(task_.stage, parent.value() - 1) != nullptr) continue;
+    if ((stage.waits_for_end() ? before.open : before.unfinished) > 0) open.push_back(parent.value() - 1);
+  }
+  if (stage.finally && workflow_.main.open > 0) {
+    because(ExplainReason::kNeeds, "is in finally and waits for the end of all other stages: " +
+                                       counted(workflow_.main.open, "task") + " have not ended");
+    fact("needs", counted(workflow_.main.open, "task") + " of other stages");
+    return;
   }
   std::sort(open.begin(), open.end());
+  if (open.empty() && workflow_.waits_for_items(task_)) return waits_for_items();
+  if (const auto slots = workflow_.slots.find(task_.stage);
+      open.empty() && slots != workflow_.slots.end() && slots->second.held.contains(out_.task.index())) {
+    because(ExplainReason::kParallel,
+            "waits for another task of its stage to end: " + std::to_string(slots->second.used) +
+                " of them are ready or run, and parallel is " + std::to_string(stage.parallel));
+    fact("parallel", stage.parallel);
+    return;
+  }
   if (open.empty()) {
     because(ExplainReason::kTurn,
             "has all that it needs; its condition and references are looked at with the next decision");
     return;
   }
   because(ExplainReason::kNeeds, "waits for " + counted(static_cast<std::int64_t>(open.size()), "stage") + " that " +
-                                     (open.size() == 1 ? "has" : "have") + " not succeeded: ");
+                                     (open.size() == 1 ? "has" : "have") +
+                                     (stage.waits_for_end() ? " not ended: " : " not succeeded: "));
   const std::size_t named = std::min(open.size(), kMostNamed);
   for (std::size_t i = 0; i < named; ++i) {
     append_listed(out_.sentence, stage_progress(open[i]), i == 0, i + 1 == open.size());
   }
   if (open.size() > named) also(" and " + std::to_string(open.size() - named) + " more");
-  for (const std::uint32_t stage : open) fact("needs", stage_progress(stage));
+  for (const std::uint32_t each : open) fact("needs", stage_progress(each));
+}
+
+void Explainer::waits_for_items() {
+  std::vector<std::string> open;
+  const std::uint32_t number = workflow_.stages[task_.stage].number(out_.task.index());
+  for (const ItemLink& link : workflow_.links) {
+    if (link.child != task_.stage) continue;
+    if (!link.resolved) {
+      open.push_back(stage_progress(link.parent) + ", whose tasks are not known yet");
+      continue;
+    }
+    if (link.child_group[number] == ItemLink::kNoGroup) continue;
+    for (const std::uint32_t i : link.groups[link.child_group[number]].parents) {
+      const Task& task = workflow_.tasks[workflow_.stages[link.parent].task(i)];
+      if (task.state != TaskState::kSucceeded) open.push_back(workflow_.name_of(task) + " (" + lower(task.state) + ")");
+    }
+  }
+  because(ExplainReason::kNeeds,
+          "waits for " + counted(static_cast<std::int64_t>(open.size()), "task") + " with the same values: ");
+  const std::size_t named = std::min(open.size(), kMostNamed);
+  for (std::size_t i = 0; i < named; ++i) append_listed(out_.sentence, open[i], i == 0, i + 1 == open.size());
+  if (open.size() > named) also(" and " + std::to_string(open.size() - named) + " more");
+  for (const std::string& each : open) fact("needs", each);
 }
 
 void Explainer::paused() {
@@ -159,6 +201,9 @@ void Explainer::running() {
       case StopReason::kPreempt:
         why = "one of higher priority needs its place";
         break;
+      case StopReason::kRecall:
+        why = "one that is ahead of it waits";
+        break;
       case StopReason::kGang:
         why = "another of its gang stopped";
         break;
@@ -168,7 +213,8 @@ void Explainer::running() {
     fact("stop", to_string(task_.stop));
   } else if (task_.at_worker) {
     because(ExplainReason::kQueuedAtWorker,
-            "was sent to " + where + " " + since + " ago and waits there for what runs before it");
+            "was sent to " + where + " " + since + " ago and waits there for what runs before it" +
+                (task_.recalled() ? "; it was recalled for a task that is ahead of it" : ""));
   } else {
     because(ExplainReason::kRunning, "runs on " + where + ", sent there " + since + " ago");
   }
@@ -203,6 +249,27 @@ void Explainer::placement() {
 }
 
 void Explainer::succeeded() {
+  if (task_.skipped && !workflow_.applies(task_.stage)) {
+    const Stage& stage = workflow_.spec.stages[task_.stage];
+    because(ExplainReason::kSkipped, "was skipped: it runs on " + std::string(to_string(stage.when)) + ", and " +
+                                         (stage.finally ? "the workflow " : "what it needs ") +
+                                         (stage.when == When::kSuccess ? "did not succeed" : "succeeded"));
+    fact("when", to_string(stage.when));
+    return;
+  }
+  const std::uint32_t number = workflow_.stages[task_.stage].number(out_.task.index());
+  if (task_.skipped && workflow_.spec.stages[task_.stage].leaves_out(number)) {
+    because(ExplainReason::kSkipped, "was skipped: it was left out of this run");
+    return;
+  }
+  if (task_.skipped && workflow_.is_placeholder(task_)) {
+    because(ExplainReason::kSkipped, use_.condition.empty()
+                                         ? "was skipped: the matrix of its stage has no items"
+                                         : "was skipped: the matrix of its stage has no items, or its condition does "
+                                           "not hold: " +
+                                               printable(use_.condition, 200));
+    return;
+  }
   if (task_.skipped) {
     because(ExplainReason::kSkipped, "was skipped: its condition does not hold: " + printable(use_.condition, 200));
     fact("condition", use_.condition);
@@ -249,7 +316,12 @@ void Explainer::cancelled() {
   const TaskId root = task_.extra == nullptr ? TaskId() : task_.extra->root;
   fact("ended_ns", task_.ended_ns);
   if (root.is_none()) {
-    because(ExplainReason::kCancelled, "was cancelled by hand");
+    const StopCause stopped = workflow_.stopped;
+    because(ExplainReason::kCancelled,
+            stopped == StopCause::kDeadline   ? "was cancelled because the deadline of the workflow had passed"
+            : stopped == StopCause::kFailFast ? "was cancelled because another task had failed (fail_fast)"
+                                              : "was cancelled by hand");
+    if (stopped != StopCause::kNone) fact("stopped", to_string(stopped));
     return;
   }
   const Task& other = workflow_.tasks[root.index()];
@@ -312,7 +384,13 @@ std::string explain_assignment(const TaskAssigned& assigned, const State& state)
     case Why::kCustom:
       text += "chosen" + of + " by the selection of this program";
       break;
+    case Why::kFinish:
+      text += "the one" + of + " that is expected to finish it first";
+      break;
   }
+  if (why.run_ms > 0) text += "; it is expected to run for " + span_of(why.run_ms * graph::kNsPerMs) + " there";
+  if (why.path_ms > 0)
+    text += "; " + span_of(why.path_ms * graph::kNsPerMs) + " remain on its path to the end of the workflow";
   if (why.reuse_hits > 0) text += "; " + counted(why.reuse_hits, "item") + " of its context were there already";
   if (!assigned.members.empty()) {
     text += "; " + counted(static_cast<std::int64_t>(assigned.members.size()), "other") + " ran with it, merged";

@@ -30,6 +30,7 @@ enum class ExplainReason : std::uint8_t {
   kPaused,          // For a user to resume it.
   kBackoff,         // For the time of its next attempt.
   kQuota,           // For its user to hold less.
+  kParallel,        // For another task of its stage to end: `parallel` of them are ready or run.
   kFleetResource,   // For others to hold less of a named resource of the whole fleet.
   kUnplaceable,     // For a worker that could ever run it; it fails after the grace period.
   kGangIncomplete,  // For the others of its gang to be ready.
@@ -93,6 +94,10 @@ struct Explanation {
 // the workflow may come first ("wf-1/train", "nightly/train[2]"); otherwise the latest workflow with such a task is
 // meant. The error kNotFound suggests a similar name, kInvalidArgument says which tasks the stage has.
 [[nodiscard]] Result<TaskId> find_task(const State& state, std::string_view name);
+
+// The first ready tasks in the order in which decisions examine them (B-4), at most `most`; only those ahead of the
+// task `before`, if that is given. Visits all ready tasks.
+[[nodiscard]] std::vector<TaskId> ready_order(const State& state, std::size_t most, TaskId before = TaskId());
 
 // {"task": ..., "reason": ..., "sentence": ..., "facts": {...}} in one line; a key that repeats becomes an array.
 [[nodiscard]] std::string to_json(const Explanation& explanation);

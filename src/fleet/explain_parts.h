@@ -19,6 +19,7 @@ class Explainer {
 
  private:
   void queued();
+  void waits_for_items();
   void paused();
   void running();
   void succeeded();

@@ -17,6 +17,30 @@ namespace rota::fleet {
 
 namespace {
 
+// The place of a ready task in the order of decisions (B-4); less is earlier.
+using Place = std::tuple<std::int64_t, bool, std::int64_t, std::int64_t, TaskId>;
+Place place_of(const State& state, const Workflow& workflow, const Task& task, TaskId id) {
+  const Policy& policy = state.policy();
+  return {-effective_priority(state, task), policy.prefer_started && !workflow.started,
+          policy.fair_share ? dominant_share(state, state.users()[workflow.user]) : 0, task.since_ns, id};
+}
+
+// Calls f(workflow, task, id) for each ready task, in no particular order.
+template <class F>
+void each_ready(const State& state, F&& f) {
+  state.placement().each_shape([&](ShapeRef, const Shape& shape) {
+    const auto look = [&](const ReadyEntry& entry) {
+      const Task* task = state.find(entry.task);
+      if (task == nullptr || task->state != TaskState::kReady || task->stamp != entry.stamp) return;
+      f(state.at(entry.task.workflow()), *task, entry.task);
+    };
+    for (const auto& [key, ready] : shape.classes) {
+      for (const ReadyEntry& entry : ready.queue) look(entry);
+      for (const ReadyEntry& entry : ready.stragglers) look(entry);
+    }
+  });
+}
+
 std::string quoted(std::string_view text) { return "'" + printable(text) + "'"; }
 
 // How many tasks with this key the worker could start now.
@@ -38,7 +62,7 @@ void Explainer::ready() {
   } else if (over_quota(shape) || over_fleet(shape)) {  // It has written the reason.
   } else if (key.gang != 0) {
     gang(shape);
-  } else if (shape.start > 0 || shape.queue > 0) {
+  } else if (PlacementIndex::any_could_take(state_, shape)) {
     because(ExplainReason::kTurn, "is placed with the next decision");
   } else if (const Worker* only = state_.find(key.only); only != nullptr) {
     one_worker(ExplainReason::kStickyWorker, *only, "which has the weights of its parent");
@@ -144,7 +168,7 @@ bool Explainer::over_fleet(const Shape& shape) {
 void Explainer::gang(const Shape& shape) {
   const StageState& stage = workflow_.stages[task_.stage];
   std::int64_t missing = 0;
-  for (std::uint32_t t = stage.first; t < stage.first + stage.count; ++t) {
+  for (const std::uint32_t t : stage.tasks()) {
     const TaskState state = workflow_.tasks[t].state;
     if (state != TaskState::kReady && state != TaskState::kSucceeded) ++missing;
   }
@@ -223,33 +247,36 @@ void Explainer::no_room(const Shape& shape) {
 
 // The place of the task in the order of all ready tasks (B-4).
 void Explainer::place_in_order() {
-  const Policy& policy = state_.policy();
-  using Place = std::tuple<std::int64_t, bool, std::int64_t, std::int64_t, TaskId>;  // Less is earlier.
-  const auto place_of = [&](const Workflow& workflow, const Task& task, TaskId id) -> Place {
-    return {-effective_priority(state_, task), policy.prefer_started && !workflow.started,
-            policy.fair_share ? dominant_share(state_, state_.users()[workflow.user]) : 0, task.since_ns, id};
-  };
-  const Place own = place_of(workflow_, task_, out_.task);
+  const Place own = place_of(state_, workflow_, task_, out_.task);
   std::uint64_t before = 0;
   std::uint64_t all = 0;
-  state_.placement().each_shape([&](ShapeRef, const Shape& shape) {
-    const auto look = [&](const ReadyEntry& entry) {
-      const Task* task = state_.find(entry.task);
-      if (task == nullptr || task->state != TaskState::kReady || task->stamp != entry.stamp) return;
-      ++all;
-      if (place_of(state_.at(entry.task.workflow()), *task, entry.task) < own) ++before;
-    };
-    for (const auto& [key, ready] : shape.classes) {
-      for (const ReadyEntry& entry : ready.queue) look(entry);
-      for (const ReadyEntry& entry : ready.stragglers) look(entry);
-    }
+  each_ready(state_, [&](const Workflow& workflow, const Task& task, TaskId id) {
+    ++all;
+    if (place_of(state_, workflow, task, id) < own) ++before;
   });
-  also("; it is ready for " + span_of(std::max<std::int64_t>(now_ns_ - task_.since_ns, 0)) + ", " +
+  also("; it has been ready for " + span_of(std::max<std::int64_t>(now_ns_ - task_.since_ns, 0)) + ", " +
        ordinal(before + 1) + " of " + counted(static_cast<std::int64_t>(all), "ready task"));
   fact("ready_since_ns", task_.since_ns);
   fact("place", static_cast<std::int64_t>(before + 1));
   fact("ready_tasks", static_cast<std::int64_t>(all));
   fact("priority", effective_priority(state_, task_));
+}
+
+std::vector<TaskId> ready_order(const State& state, std::size_t most, TaskId before) {
+  const Task* last = before.is_none() ? nullptr : state.find(before);
+  std::vector<Place> places;
+  each_ready(state, [&](const Workflow& workflow, const Task& task, TaskId id) {
+    places.push_back(place_of(state, workflow, task, id));
+  });
+  if (last != nullptr) {
+    const Place limit = place_of(state, state.at(before.workflow()), *last, before);
+    std::erase_if(places, [&](const Place& place) { return !(place < limit); });
+  }
+  const auto end = places.begin() + static_cast<std::ptrdiff_t>(std::min(most, places.size()));
+  std::partial_sort(places.begin(), end, places.end());
+  std::vector<TaskId> order;
+  for (auto place = places.begin(); place != end; ++place) order.push_back(std::get<TaskId>(*place));
+  return order;
 }
 
 }  // namespace rota::fleet

@@ -40,6 +40,8 @@ std::string_view to_string(ExplainReason reason) {
       return "paused";
     case ExplainReason::kBackoff:
       return "backoff";
+    case ExplainReason::kParallel:
+      return "parallel";
     case ExplainReason::kFleetResource:
       return "fleet_resource";
     case ExplainReason::kQuota:
@@ -114,7 +116,7 @@ Result<TaskId> find_task(const State& state, std::string_view name) {
       const bool whole = stage == task;
       const std::uint32_t index = whole ? 0 : wanted.index.value_or(0);
       if (index < range.count && (range.count == 1 || !whole)) {
-        found = TaskId(workflow.id, range.first + index);
+        found = TaskId(workflow.id, range.task(index));
         continue;
       }
       unfit = Error{ErrorCode::kInvalidArgument, "stage '" + printable(stage) + "' of " + workflow.id.to_string() +

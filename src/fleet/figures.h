@@ -1,4 +1,4 @@
-// Figures of a run: makespan, cost, utilisation and waits.
+// Figures of a run: makespan, cost, energy, utilisation and waits.
 //
 // The same meter reads a log and a simulation under another policy (what_if.h), so that the two can be compared. All
 // figures are for the time from the first accepted workflow to the last end of a task.
@@ -13,6 +13,7 @@
 
 #include "fleet/record.h"
 #include "fleet/state.h"
+#include "fleet/usage.h"
 #include "rota/model/ids.h"
 
 namespace rota::fleet {
@@ -72,40 +73,14 @@ class Meter {
   [[nodiscard]] Figures figures(const State& state) const;
 
  private:
-  __extension__ using Wide = __int128;  // Nanoseconds times thousandths of cores, over years.
-
-  // Rates, and their integrals over time.
-  struct Rates {
-    std::int64_t cpu_used = 0;
-    std::int64_t cpu_up = 0;
-    std::int64_t cost_busy = 0;
-    std::int64_t cost_up = 0;
-    std::int64_t power_busy = 0;  // In milliwatts.
-    std::int64_t power_up = 0;
-  };
-  struct Sums {
-    Wide cpu_used = 0;
-    Wide cpu_up = 0;
-    Wide cost_busy = 0;
-    Wide cost_up = 0;
-    Wide power_busy = 0;
-    Wide power_up = 0;
-  };
-
-  void advance(std::int64_t now_ns);
-  void touch(WorkerId id, const State& state);
-  void touch_worker_of(TaskId id, const State& state);
   void ended(std::int64_t now_ns);
 
   Figures counts_;
-  std::vector<Rates> workers_;  // By id.
-  Rates rates_;
-  Sums sums_;
-  Sums at_end_;  // At the last end of a task.
+  UsageMeter usage_;
+  UsageMeter::Sums at_end_;  // At the last end of a task.
   bool begun_ = false;
   std::int64_t begin_ns_ = 0;
   std::int64_t end_ns_ = 0;
-  std::int64_t now_ns_ = 0;
   std::set<TaskId> failed_;  // A set, because a task that is retried no longer counts as failed.
   std::set<TaskId> cancelled_;
   std::vector<std::int64_t> waits_;

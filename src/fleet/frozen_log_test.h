@@ -11,7 +11,7 @@
 
 namespace rota::fleet {
 
-inline constexpr std::string_view kFrozenLog = "52597044bc01f67cd41917c9d0a378e8";
+inline constexpr std::string_view kFrozenLog = "5a9c7292790728f1981daf73a7bfdc2a";
 
 inline std::string play_frozen_log() {
   Hash128 chain = first_chain();

@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "fleet/codec.h"
 #include "fleet/state.h"
 #include "rota/assert.h"
 
@@ -22,6 +23,7 @@ void State::check_invariants() const {
     set.add(worker.hash);
     ResourceUse used;
     std::uint32_t queued = 0;
+    std::int64_t queued_ns = 0;
     for (const Execution& execution : worker.executions) {
       ROTA_ASSERT(!execution.members.empty());
       for (const TaskId member : execution.members) {
@@ -31,12 +33,14 @@ void State::check_invariants() const {
       fleet_used.add(execution.fleet);
       if (execution.queued) {
         ++queued;
+        queued_ns += execution.expected_ns;
         continue;
       }
       ROTA_ASSERT((used.devices & execution.held.devices) == 0, "a device serves one execution");
       used.add(execution.held);
     }
-    ROTA_ASSERT(used == worker.used && queued == worker.queued, "a worker's use is the sum over its executions");
+    ROTA_ASSERT(used == worker.used && queued == worker.queued && queued_ns == worker.queued_ns,
+                "a worker's use is the sum over its executions");
     ROTA_ASSERT(worker.reachable || worker.executions.empty(), "an unreachable worker has no executions");
   });
 
@@ -59,6 +63,8 @@ void State::check_invariants() const {
     std::uint32_t open = 0;
     std::uint32_t running = 0;
     std::vector<std::uint32_t> left(workflow.stages.size());
+    std::vector<std::uint32_t> ending(workflow.stages.size());
+    MainTasks main;
     for (const Task& task : workflow.tasks) {
       const TaskId id = workflow.id_of(task);
       ROTA_ASSERT(!task.dirty && task.hash == hash_of_task(id, task), "a task's hash is up to date");
@@ -66,6 +72,12 @@ void State::check_invariants() const {
       open += graph::is_terminal(task.state) ? 0 : 1;
       running += task.state == TaskState::kRunning ? 1 : 0;
       left[task.stage] += task.state == TaskState::kSucceeded ? 0 : 1;
+      ending[task.stage] += graph::is_terminal(task.state) ? 0 : 1;
+      if (!workflow.spec.stages[task.stage].finally) {
+        main.open += graph::is_terminal(task.state) ? 0 : 1;
+        main.failed += task.state == TaskState::kFailed ? 1 : 0;
+        main.cancelled += task.state == TaskState::kCancelled ? 1 : 0;
+      }
       const bool runs = task.state == TaskState::kRunning ||
                         (task.state == TaskState::kPaused && task.paused_from == TaskState::kRunning);
       const auto found = placed.find(id);
@@ -86,20 +98,46 @@ void State::check_invariants() const {
       }
       ROTA_ASSERT(task.started_ns == 0 || (task.assigned_ns <= task.started_ns && task.started_ns <= task.ended_ns));
       ROTA_ASSERT(task.ended_ns <= time_ns());
-      if (runs || task.state == TaskState::kReady || task.state == TaskState::kSucceeded) {
-        ROTA_ASSERT(workflow.stages[task.stage].waits == 0, "its needs have succeeded", id.to_string());
+      // A stage that waits for the end of others may run when one of them is retried.
+      const StageState& own = workflow.stages[task.stage];
+      if (!own.repeats && (runs || task.state == TaskState::kReady || task.state == TaskState::kSucceeded)) {
+        ROTA_ASSERT(own.waits == 0 && !workflow.waits_for_items(task), "its needs have succeeded", id.to_string());
       }
     }
-    ROTA_ASSERT(open == workflow.unfinished && running == workflow.running);
+    ROTA_ASSERT(open == workflow.unfinished && running == workflow.running && main == workflow.main);
     ROTA_ASSERT((workflow.outcome == Outcome::kRunning) == (open > 0),
                 "a workflow has ended exactly if all its tasks have");
     unfinished += open;
     for (std::uint32_t s = 0; s < workflow.stages.size(); ++s) {
-      ROTA_ASSERT(left[s] == workflow.stages[s].unfinished);
-      std::uint32_t waits = 0;
+      ROTA_ASSERT(left[s] == workflow.stages[s].unfinished && ending[s] == workflow.stages[s].open);
+      const Stage& spec = workflow.spec.stages[s];
+      std::uint32_t waits = spec.finally && main.open > 0 ? 1 : 0;
       for (const graph::TaskRef parent : workflow.dag.parents(graph::TaskRef(s + 1)))
-        waits += left[parent.value() - 1] > 0 ? 1 : 0;
+        waits += workflow.link_of(s, parent.value() - 1) != nullptr               ? 0
+                 : (spec.waits_for_end() ? ending : left)[parent.value() - 1] > 0 ? 1
+                                                                                  : 0;
       ROTA_ASSERT(waits == workflow.stages[s].waits);
+      if (spec.parallel == 0) continue;
+      StageSlots slots;
+      for (const std::uint32_t t : workflow.stages[s].tasks()) {
+        const Task& task = workflow.tasks[t];
+        slots.used += uses_slot(task) ? 1 : 0;
+        if (task.state == TaskState::kQueued && waits == 0 && task.due_ns() == 0 && !workflow.waits_for_items(task))
+          slots.held.insert(t);
+      }
+      ROTA_ASSERT(slots == workflow.slots.at(s), "the tasks that wait for a slot are known");
+      ROTA_ASSERT(slots.used <= static_cast<std::uint64_t>(spec.parallel), "at most `parallel` tasks run");
+      ROTA_ASSERT(slots.held.empty() || slots.used == static_cast<std::uint64_t>(spec.parallel), "no slot is idle");
+    }
+    for (const ItemLink& link : workflow.links) {
+      for (const ItemLink::Group& group : link.groups) {
+        std::uint32_t missing = 0;
+        for (const std::uint32_t i : group.parents) {
+          const Task& task = workflow.tasks[workflow.stages[link.parent].task(i)];
+          missing += task.state == TaskState::kSucceeded ? 0 : 1;
+        }
+        ROTA_ASSERT(missing == group.unfinished);
+      }
     }
   });
   ROTA_ASSERT(placed.empty(), "each task of an execution exists");
@@ -113,6 +151,16 @@ void State::check_invariants() const {
               "no workflow is left to end, no worker to leave");
   ROTA_ASSERT(placement_.to_defer().empty(), "no task is left to defer");
   placement_.check_invariants(*this);
+
+  SetHash schedules;
+  for (const auto& [name, schedule] : globals_.schedules) {
+    ROTA_ASSERT(name == schedule.spec.name, "a schedule has its name");
+    ROTA_ASSERT(schedule.queued.empty() || schedule.spec.overlap == OverlapRule::kQueue, "only such schedules queue");
+    ROTA_ASSERT(std::is_sorted(schedule.queued.begin(), schedule.queued.end()), "firings wait in order");
+    ROTA_ASSERT(schedule.queued.empty() || schedule.queued.back() <= schedule.last_ns, "what waits was dealt with");
+    schedules.add(hash_fields(schedule));
+  }
+  ROTA_ASSERT(schedules.value() == schedule_set_.value(), "the hash of the schedules is up to date");
 }
 
 }  // namespace rota::fleet

@@ -122,9 +122,9 @@ inline WorkerId sticky_worker(const State& state, const Workflow& workflow, cons
   }
   const StageState& parent = workflow.stages[info.sticky];
   const StageState& own = workflow.stages[task.stage];
-  const auto index = static_cast<std::uint32_t>(&task - workflow.tasks.data()) - own.first;
+  const auto index = own.number(static_cast<std::uint32_t>(&task - workflow.tasks.data()));
   if (parent.count != 1 && parent.count != own.count) return {};
-  const Task& source = workflow.tasks[parent.first + (parent.count == 1 ? 0 : index)];
+  const Task& source = workflow.tasks[parent.task(parent.count == 1 ? 0 : index)];
   const Worker* worker = source.skipped ? nullptr : state.find(source.worker);
   if (worker == nullptr || !worker->enabled() || !could_ever_run(state, *worker, workflow, task)) return {};
   return worker->id;
@@ -184,6 +184,13 @@ inline bool fleet_allows(const State& state, const Requirements& needs, std::int
   });
 }
 
+// The whole fleet has what is needed of it (B-5), whoever uses it now.
+inline bool fleet_has(const State& state, const Requirements& needs) {
+  return round_robin(state) || std::all_of(needs.named.begin(), needs.named.end(), [&](const NamedAmount& entry) {
+           return !fleet_wide(state, entry.name) || entry.count <= of_name(state.policy().fleet, entry.name);
+         });
+}
+
 // The mode lets the worker take the task now (B-7).
 inline bool mode_allows(const State& state, const Worker& worker, const Workflow& workflow, const Task& task) {
   switch (state.policy().mode) {
@@ -235,6 +242,117 @@ inline bool could_start_somewhere(const State& state, const Workflow& workflow, 
   return found;
 }
 
+// B-4: the worker will have room for the task when those that run there have ended; paused ones stay.
+inline bool will_have_room(const State& state, const Worker& worker, const Workflow& workflow, const Task& task) {
+  ResourceUse stays;
+  for (const Execution& execution : worker.executions) {
+    for (const TaskId member : execution.members) {
+      if (execution.queued || state.at(member).state != TaskState::kPaused) continue;
+      if (round_robin(state)) return false;
+      stays.add(execution.held);
+      break;
+    }
+  }
+  return round_robin(state) || has_room(state, worker, needs_of(workflow, task), stays);
+}
+
+// The task can go to this worker only; none: to several.
+inline WorkerId single_worker(const State& state, const Workflow& workflow, const Task& task) {
+  const TaskTemplate& use = workflow.template_of(task);
+  if (const WorkerId sticky = sticky_worker(state, workflow, task); !sticky.is_none()) return sticky;
+  if (!use.pinned.empty() && !round_robin(state)) {
+    const Worker* worker = state.find_worker(use.pinned);
+    return worker == nullptr ? WorkerId() : worker->id;
+  }
+  if (state.policy().mode == DispatchMode::kStaticWorker) return workflow.bound;
+  const auto owner = state.globals().type_owner.find(use.spec.type);
+  const bool typed = state.policy().mode == DispatchMode::kFixedPipeline && owner != state.globals().type_owner.end();
+  return typed ? owner->second : WorkerId();
+}
+
+// B-4: the task has waited for long enough, and some worker that keeps room for no other task could be kept for it.
+inline bool should_reserve(const State& state, const Workflow& workflow, const Task& task) {
+  if (workflow.template_of(task).gang || !task.reserved().is_none()) return false;
+  if (state.time_ns() - task.since_ns < state.policy().reservation_after_ms * 1'000'000) return false;
+  if (!quota_allows(state, workflow, task) || !fleet_allows(state, needs_of(workflow, task))) return false;
+  bool found = false;
+  state.each_worker([&](const Worker& worker) {
+    found = found || (worker.reserved.empty() && may_run(state, worker, workflow, task) &&
+                      will_have_room(state, worker, workflow, task));
+  });
+  return found;
+}
+
+// B-4: the priority of the task at a time at which it was ready.
+inline std::int64_t aged_at(const State& state, const Task& task, std::int64_t at_ns) {
+  const Policy& policy = state.policy();
+  return task.priority + (at_ns - task.since_ns) / (policy.aging_interval_ms * 1'000'000) * policy.aging_boost;
+}
+
+// B-22: a lower priority; B-4: and it was not ahead in the ready order when it was assigned.
+inline bool may_stop(const State& state, const Task& task, const Task& victim) {
+  if (victim.priority >= task.priority) return false;
+  return task.since_ns > victim.assigned_ns ||
+         aged_at(state, task, victim.assigned_ns) > aged_at(state, victim, victim.assigned_ns);
+}
+
+// B-4: the queue of the worker has one task per slot, or more that are expected to end in time.
+inline bool queue_has_room(const State& state, const Worker& worker) {
+  std::int64_t queued = 0;
+  std::int64_t running = 0;
+  std::int64_t expected_ns = 0;
+  for (const Execution& execution : worker.executions) {
+    (execution.queued ? queued : running) += 1;
+    expected_ns += execution.queued ? execution.expected_ns : 0;
+  }
+  running = std::max<std::int64_t>(running, 1);
+  return queued < state.policy().max_queue_per_worker &&
+         expected_ns < state.policy().queue_most_ms * 1'000'000 * running;
+}
+
+// B-4: tasks beyond one per slot that wait at the worker for too long, alone and behind nobody's recall, and before
+// which `ahead` goes.
+inline TaskId should_be_recalled(const State& state, const Worker& worker, std::int64_t ahead) {
+  std::vector<const Execution*> queue;
+  for (const Execution& execution : worker.executions) {
+    if (execution.queued) queue.push_back(&execution);
+  }
+  const std::size_t slots = std::max<std::size_t>(worker.executions.size() - queue.size(), 1);
+  if (queue.size() <= slots) return {};
+  const Task& first = state.at(queue.front()->members.front());
+  if (first.assigned_ns + state.policy().queue_most_ms * 1'000'000 > state.time_ns()) return {};
+  for (std::size_t i = slots; i < queue.size(); ++i) {
+    const Task& task = state.at(queue[i]->members.front());
+    if (queue[i]->members.size() > 1 || queue[i]->merged || task.state != TaskState::kRunning) continue;
+    if (task.recalled() || task.stopping || effective_priority(state, task) >= ahead) continue;
+    return queue[i]->members.front();
+  }
+  return {};
+}
+
+// Policy::prefer_locality: where the first task of the first stage that the task needs has run; null if nowhere.
+inline const Worker* where_parent_ran(const State& state, const Workflow& workflow, const Task& task) {
+  std::uint32_t first = ~0U;
+  for (const graph::TaskRef parent : workflow.dag.parents(graph::TaskRef(task.stage + 1))) {
+    first = std::min(first, parent.value() - 1);
+  }
+  return first == ~0U ? nullptr : state.find(workflow.tasks[workflow.stages[first].first].worker);
+}
+
+// B-18: some live worker could run the stage, which is no gang; with `all`, and the whole workflow if the mode asks for
+// that.
+inline bool feasible(const State& state, const Workflow& workflow, std::uint32_t stage, bool all) {
+  const Task& task = workflow.tasks[workflow.stages[stage].first];
+  const TaskTemplate& use = workflow.template_of(task);
+  if (!fleet_has(state, use.needs)) return false;
+  bool found = false;
+  state.each_worker([&](const Worker& worker) {
+    if (!worker.reachable || worker.draining || worker.left) return;
+    found = found || (all ? could_ever_run(state, worker, workflow, task) : could_run(state, worker, use, use.needs));
+  });
+  return found;
+}
+
 // How many tasks like this one a worker could run at once with nothing else to do.
 inline std::int64_t places(const State& state, const Worker& worker, const Workflow& workflow, const Task& task) {
   if (!could_ever_run(state, worker, workflow, task)) return 0;
@@ -269,7 +387,7 @@ inline bool could_start_one_day(const State& state, const Workflow& workflow, co
   if (gang) {
     const StageState& stage = workflow.stages[task.stage];
     together = 0;
-    for (std::uint32_t t = stage.first; t < stage.first + stage.count; ++t) {
+    for (const std::uint32_t t : stage.tasks()) {
       const TaskState other = workflow.tasks[t].state;
       if (other == TaskState::kPaused) return false;
       together += other == TaskState::kSucceeded ? 0 : 1;

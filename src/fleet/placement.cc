@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <limits>
+#include <utility>
 
 #include "fleet/dispatch_mode.h"
 #include "fleet/draw.h"
@@ -16,28 +17,15 @@ namespace {
 
 constexpr std::size_t kMostHits = 16;  // Matching items beyond this number are not counted.
 
-// The candidates for a task of one shape, as bits by kind and slot.
+// The candidates for a task, as bits by kind and slot.
 class Candidates {
  public:
-  Candidates(const State& state, const Shape& shape, bool queue) : kinds_(state.placement().kinds()) {
-    masks_.reserve(kinds_.size());
-    for (std::size_t i = 0; i < kinds_.size(); ++i) {
-      const Fit& fit = shape.fits[i];
-      masks_.push_back((queue ? fit.queue : fit.start) == 0 ? nullptr : queue ? &fit.queue_mask : &fit.start_mask);
-    }
-  }
+  Candidates(const State& state, Takers takers) : kinds_(state.placement().kinds()), words_(std::move(takers.words)) {}
 
   // f(kind, word number, bits)
   template <class F>
   void each_word(F&& f) const {
-    for (std::size_t k = 0; k < masks_.size(); ++k) {
-      if (masks_[k] == nullptr) continue;
-      for (std::size_t w = 0; w < masks_[k]->size(); ++w) {
-        std::uint64_t bits = (*masks_[k])[w];
-        if (bits != 0 && hits_ > 0) bits = with_hits(k, w, bits);
-        if (bits != 0) f(k, w, bits);
-      }
-    }
+    for (const WorkerWord& word : words_) f(word.kind, word.word, word.bits);
   }
   // f(worker)
   template <class F>
@@ -49,49 +37,72 @@ class Candidates {
     });
   }
 
+  // Keeps the candidates of the kinds for which `keep` is true.
+  template <class Keep>
+  void keep_kinds(Keep&& keep) {
+    std::erase_if(words_, [&](const WorkerWord& word) { return !keep(word.kind); });
+  }
   // Keeps the candidates in this zone, if there are any. Workers of one kind are in one zone.
   void keep_zone(const std::string& zone) {
-    const auto there = [&](std::size_t k) { return masks_[k] != nullptr && kinds_[k].spec.zone == zone; };
-    bool any = false;
-    for (std::size_t k = 0; k < masks_.size(); ++k) any = any || there(k);
-    for (std::size_t k = 0; any && k < masks_.size(); ++k) {
-      if (!there(k)) masks_[k] = nullptr;
+    const auto there = [&](std::size_t k) { return kinds_[k].spec.zone == zone; };
+    if (std::any_of(words_.begin(), words_.end(), [&](const WorkerWord& word) { return there(word.kind); })) {
+      keep_kinds(there);
     }
   }
   [[nodiscard]] bool has(const Worker& worker) const {
-    const auto* mask = masks_[worker.kind];
-    return mask != nullptr && (((*mask)[worker.slot / 64] >> worker.slot % 64) & 1U) != 0;
+    return std::any_of(words_.begin(), words_.end(), [&](const WorkerWord& word) {
+      return word.kind == worker.kind && word.word == worker.slot / 64 && (word.bits >> worker.slot % 64 & 1U) != 0;
+    });
   }
 
   // Keeps the candidates with the most matching items (B-10), and returns how many items these have.
-  std::uint32_t keep_best_hits(const Shape& shape) {
-    if (shape.holders.empty()) return 0;
-    holders_ = &shape.holders;
-    for (hits_ = std::min(shape.holders.size(), kMostHits); hits_ > 0; --hits_) {
-      bool any = false;
-      each_word([&](std::size_t, std::size_t, std::uint64_t) { any = true; });
-      if (any) break;
+  std::uint32_t keep_best_hits(const std::vector<const CacheHolders*>& holders) {
+    for (std::size_t hits = std::min(holders.size(), kMostHits); hits > 0; --hits) {
+      std::vector<WorkerWord> with;
+      for (const WorkerWord& word : words_) {
+        if (const std::uint64_t bits = with_hits(word, holders, hits); bits != 0) {
+          with.push_back({word.kind, word.word, bits});
+        }
+      }
+      if (with.empty()) continue;
+      words_ = std::move(with);
+      return static_cast<std::uint32_t>(hits);
     }
-    return static_cast<std::uint32_t>(hits_);
+    return 0;
   }
 
  private:
-  // Those of `bits` that have at least hits_ of the items.
-  [[nodiscard]] std::uint64_t with_hits(std::size_t k, std::size_t w, std::uint64_t bits) const {
+  // Those of the workers that have at least `hits` of the items.
+  [[nodiscard]] static std::uint64_t with_hits(const WorkerWord& word, const std::vector<const CacheHolders*>& all,
+                                               std::size_t hits) {
     std::array<std::uint64_t, kMostHits + 1> at_least{};
-    at_least[0] = bits;
-    for (const CacheHolders* holders : *holders_) {
-      if (k >= holders->mask.size() || w >= holders->mask[k].size()) continue;
-      for (std::size_t n = hits_; n > 0; --n) at_least[n] |= at_least[n - 1] & holders->mask[k][w];
+    at_least[0] = word.bits;
+    for (const CacheHolders* holders : all) {
+      if (word.kind >= holders->mask.size() || word.word >= holders->mask[word.kind].size()) continue;
+      for (std::size_t n = hits; n > 0; --n) at_least[n] |= at_least[n - 1] & holders->mask[word.kind][word.word];
     }
-    return at_least[hits_];
+    return at_least[hits];
   }
 
   const std::vector<Kind>& kinds_;
-  std::vector<const std::vector<std::uint64_t>*> masks_;
-  const std::vector<const CacheHolders*>* holders_ = nullptr;
-  std::size_t hits_ = 0;
+  std::vector<WorkerWord> words_;
 };
+
+// What of the template decides the choice.
+struct Preference {
+  Category category = Category::kOther;
+  std::vector<const CacheHolders*> holders{};
+};
+Preference preference_of(const State& state, TaskId id) {
+  const Workflow& workflow = state.at(id.workflow());
+  const TaskTemplate& use = workflow.template_of(workflow.tasks[id.index()]);
+  const DispatchRules& rules = dispatch_rules(state);
+  Preference found;
+  if (rules.checks_requirements) found.category = use.category;
+  const bool context = state.policy().context_reuse || state.policy().selection == Selection::kAffinity;
+  if (rules.uses_context && context) found.holders = state.placement().holders_of(use.context);
+  return found;
+}
 
 // Where the bit with `rank` bits below it is. REQUIRES: the word has more bits than that.
 std::size_t place_of_bit(std::uint64_t word, std::uint64_t rank) {
@@ -208,9 +219,9 @@ const Worker* where_before(const State& state, TaskId id) {
   return state.find(workflow.tasks[workflow.stages[first].first].worker);
 }
 
-void by_affinity(const State& state, TaskId id, Candidates& candidates, const Shape& shape, Choice& choice) {
+void by_affinity(const State& state, TaskId id, Candidates& candidates, const Preference& wants, Choice& choice) {
   choice.reasoning.why = Why::kAffinity;
-  choice.reasoning.reuse_hits = candidates.keep_best_hits(shape);
+  choice.reasoning.reuse_hits = candidates.keep_best_hits(wants.holders);
   if (choice.reasoning.reuse_hits > 0) {
     choice.reasoning.affinity = Affinity::kDataLocality;
     choice.worker = least_loaded(state, candidates);
@@ -255,6 +266,42 @@ bool by_locality(const State& state, TaskId id, Candidates& candidates, Choice& 
   return false;
 }
 
+std::int64_t slowness_of(const State& state, const Kind& kind) {
+  return state.globals().run_times.find(key_of_kind(kind.salt)).value_or(1000);
+}
+
+// Order::kCriticalPath: only the kinds compete that are expected to finish the task first; kinds whose times differ by
+// less than a twentieth count as equal (B-25). True if others were left out.
+bool keep_fastest(const State& state, Candidates& candidates) {
+  const auto& kinds = state.placement().kinds();
+  if (state.policy().order != Order::kCriticalPath || kinds.size() < 2 || state.globals().run_times.empty()) {
+    return false;
+  }
+  std::int64_t fastest = std::numeric_limits<std::int64_t>::max();
+  std::int64_t slowest = 0;
+  std::size_t last = kinds.size();
+  candidates.each_word([&](std::size_t k, std::size_t, std::uint64_t) {
+    if (k == std::exchange(last, k)) return;
+    fastest = std::min(fastest, slowness_of(state, kinds[k]));
+    slowest = std::max(slowest, slowness_of(state, kinds[k]));
+  });
+  const std::int64_t most = fastest + fastest / 20;
+  if (slowest <= most) return false;
+  candidates.keep_kinds([&](std::size_t k) { return slowness_of(state, kinds[k]) <= most; });
+  return true;
+}
+
+// What the order by critical path knew about the task, for explanations.
+void add_times(const State& state, TaskId id, Choice& choice) {
+  if (state.policy().order != Order::kCriticalPath) return;
+  const Workflow& workflow = state.at(id.workflow());
+  const Task& task = workflow.tasks[id.index()];
+  choice.reasoning.path_ms = task.path_ms;
+  const std::optional<std::int64_t> run_ns = state.known_run_ns(workflow, task);
+  const Kind& kind = state.placement().kinds()[state.at(choice.worker).kind];
+  if (run_ns) choice.reasoning.run_ms = *run_ns / 1000 * slowness_of(state, kind) / graph::kNsPerMs;
+}
+
 // The score of the chosen worker, whatever decided (H-2).
 void add_score(const State& state, Category category, Choice& choice) {
   const Kind& kind = state.placement().kinds()[state.at(choice.worker).kind];
@@ -265,16 +312,18 @@ void add_score(const State& state, Category category, Choice& choice) {
   why.score = score_of(state.policy(), category, kind) + why.jitter;
 }
 
-void by_selection(const State& state, TaskId id, const Shape& shape, Candidates& candidates, Choice& choice) {
+void by_selection(const State& state, TaskId id, const Shape& shape, const Preference& wants, Candidates& candidates,
+                  Choice& choice) {
   const Policy& policy = state.policy();
   const auto& kinds = state.placement().kinds();
   Reasoning& why = choice.reasoning;
   switch (dispatch_rules(state).selection.value_or(policy.selection)) {
     case Selection::kScore: {
-      if (policy.context_reuse) why.reuse_hits = candidates.keep_best_hits(shape);
-      const Best best = best_by_score(state, id, shape.key.category, candidates);
+      if (policy.context_reuse) why.reuse_hits = candidates.keep_best_hits(wants.holders);
+      const bool fastest = keep_fastest(state, candidates);
+      const Best best = best_by_score(state, id, wants.category, candidates);
       choice.worker = best.worker;
-      why.why = Why::kScore;
+      why.why = fastest ? Why::kFinish : Why::kScore;
       why.jitter = best.jitter;
       return;
     }
@@ -320,7 +369,7 @@ void by_selection(const State& state, TaskId id, const Shape& shape, Candidates&
       return;
     }
     case Selection::kAffinity:
-      by_affinity(state, id, candidates, shape, choice);
+      by_affinity(state, id, candidates, wants, choice);
       return;
   }
 }
@@ -353,10 +402,12 @@ Choice choose_worker(const State& state, TaskId id) {
   const Task& task = state.at(id);
   const Shape& shape = state.placement().shape(task.shape);
   Choice choice;
-  choice.queued = shape.start == 0;
-  Candidates candidates(state, shape, choice.queued);
-  const std::uint32_t count = choice.queued ? shape.queue : shape.start;
+  Takers takers = state.placement().takers(state, task.shape);
+  choice.queued = takers.queued;
+  const std::uint32_t count = takers.count;
   ROTA_ASSERT(count > 0, "an open shape");
+  const Preference wants = preference_of(state, id);
+  Candidates candidates(state, std::move(takers));
   if (count == 1) {
     candidates.each([&](WorkerId worker) { choice.worker = worker; });
     choice.reasoning.why = Why::kOnlyWorkerAvailable;
@@ -365,10 +416,12 @@ Choice choose_worker(const State& state, TaskId id) {
     choice.reasoning.why = Why::kLeastLoaded;
     choice.reasoning.queue_depth = state.at(choice.worker).depth();
   } else if (!by_locality(state, id, candidates, choice)) {
-    by_selection(state, id, shape, candidates, choice);
+    by_selection(state, id, shape, wants, candidates, choice);
   }
-  if (count == 1 && state.policy().context_reuse) choice.reasoning.reuse_hits = candidates.keep_best_hits(shape);
-  add_score(state, shape.key.category, choice);
+  if (count == 1 && state.policy().context_reuse)
+    choice.reasoning.reuse_hits = candidates.keep_best_hits(wants.holders);
+  add_score(state, wants.category, choice);
+  add_times(state, id, choice);
   if (!shape.key.only.is_none()) choice.reasoning.why = Why::kSticky;
   if (!shape.key.pinned.empty() || !bound_worker(state, shape.key).is_none()) choice.reasoning.why = Why::kPinned;
   choice.reasoning.candidates = count;
@@ -388,10 +441,13 @@ std::vector<Choice> choose_gang(const State& state, ShapeRef ref, const std::vec
     std::int64_t score;
     const Worker* worker;
   };
+  const Category category = preference_of(state, tasks.front()).category;
   std::vector<Place> places;  // All candidates: a gang is packed onto the best workers.
-  Candidates(state, shape, false).each([&](WorkerId id) {
+  Takers takers = state.placement().takers(state, ref);
+  if (takers.queued) return {};
+  Candidates(state, std::move(takers)).each([&](WorkerId id) {
     const Worker& worker = state.at(id);
-    places.push_back({score_of(policy, shape.key.category, kinds[worker.kind]), &worker});
+    places.push_back({score_of(policy, category, kinds[worker.kind]), &worker});
   });
   std::sort(places.begin(), places.end(), [](const Place& a, const Place& b) {
     return a.score != b.score ? a.score > b.score : a.worker->id < b.worker->id;
@@ -405,13 +461,13 @@ std::vector<Choice> choose_gang(const State& state, ShapeRef ref, const std::vec
     while (choices.size() < tasks.size() && worker.spec.resources.fits(needs, used, suitable)) {
       const ResourceUse held = worker.spec.resources.allot(needs, used);
       used.add(held);
-      if (!worker.reserved.empty() && !PlacementIndex::keeps_room(state, worker, used)) break;
+      if (!worker.reserved.empty() && !PlacementIndex::keeps_room(state, worker, needs, used)) break;
       Choice& choice = choices.emplace_back();
       choice.worker = worker.id;
       choice.devices = held.devices;
       choice.reasoning.candidates = static_cast<std::uint32_t>(places.size());
       if (places.size() > 1) choice.reasoning.why = Why::kScore;
-      add_score(state, shape.key.category, choice);
+      add_score(state, category, choice);
       if (rules.one_task_per_worker) break;
     }
     if (choices.size() == tasks.size()) return choices;

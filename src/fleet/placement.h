@@ -21,6 +21,9 @@ struct Choice {
 // The worker for a ready task of an open shape.
 [[nodiscard]] Choice choose_worker(const State& state, TaskId task);
 
+// True if a task with this key will fit on the worker when those that run there have ended. Paused ones stay.
+[[nodiscard]] bool could_make_room(const State& state, const Worker& worker, const ShapeKey& key);
+
 // Workers for all ready tasks of a gang, in the order of `tasks`; empty if they do not all fit now.
 [[nodiscard]] std::vector<Choice> choose_gang(const State& state, ShapeRef shape, const std::vector<TaskId>& tasks);
 

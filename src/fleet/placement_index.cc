@@ -21,15 +21,15 @@ bool test(const std::vector<std::uint64_t>& mask, std::uint32_t slot) {
 }
 
 // Sets the bit of a worker, and counts it.
-void set_bit(std::vector<std::uint64_t>& mask, std::uint32_t slot, bool on, std::uint32_t& of_kind,
-             std::uint32_t& of_shape) {
+void set_bit(std::vector<std::uint64_t>& mask, std::uint32_t slot, bool on, std::uint32_t& count) {
   std::uint64_t& word = mask[slot / 64];
   const std::uint64_t bit = 1ULL << slot % 64;
   if (((word & bit) != 0) == on) return;
   word ^= bit;
-  of_kind += on ? 1U : ~0U;
-  of_shape += on ? 1U : ~0U;
+  count += on ? 1U : ~0U;
 }
+
+constexpr std::uint8_t kTouched = 1;
 
 // True if those for which the worker keeps room still fit when a task with this key has started there.
 bool leaves_reserved_room(const State& state, const Worker& worker, const ShapeKey& key) {
@@ -39,7 +39,7 @@ bool leaves_reserved_room(const State& state, const Worker& worker, const ShapeK
   if (!resources.fits(key.needs, worker.used)) return false;
   ResourceUse used = worker.used;
   used.add(resources.allot(key.needs, worker.used));
-  return PlacementIndex::keeps_room(state, worker, std::move(used), key.reserves);
+  return PlacementIndex::keeps_room(state, worker, key.needs, std::move(used), key.reserves);
 }
 
 // docs/brain.md, "Score": thousandths of a core, with other hardware converted to cores.
@@ -55,9 +55,24 @@ void PlacementIndex::clear() {
   // Kinds are data and stay.
   for (Kind& kind : kinds_) {
     kind.members.assign(kind.next_slot, WorkerId());
-    kind.taking = kind.enabled = kind.live = 0;
+    kind.taking = kind.enabled = kind.live = kind.eligible = 0;
   }
   shapes_.clear();
+  workflow_shapes_.clear();
+  type_shapes_.clear();
+  user_shapes_.clear();
+  fleet_shapes_.clear();
+  gangs_.clear();
+  tree_ = OrderTree();
+  homes_.clear();
+  touched_.clear();
+  to_offer_.clear();
+  marks_.clear();
+  with_room_.clear();
+  with_room_count_ = 0;
+  changes_.clear();
+  changes_before_ = latest_sync_ = 0;
+  workers_ = 0;
   free_shapes_.clear();
   unused_shapes_.clear();
   shape_index_.clear();
@@ -67,6 +82,8 @@ void PlacementIndex::clear() {
   expiries_.clear();
   timers_.clear();
   fired_graces_.clear();
+  fired_recalls_.clear();
+  deep_.clear();
   to_examine_.clear();
   to_promote_.clear();
   to_defer_.clear();
@@ -114,8 +131,9 @@ void PlacementIndex::add_worker(const State& state, Worker& worker, bool restore
     kind.members.emplace_back();
   }
   kind.members[worker.slot] = worker.id;
+  ++workers_;
   for (const auto& shape : shapes_) {
-    if (shape == nullptr) continue;
+    if (shape == nullptr || shape->synced == Shape::kNever) continue;
     Fit& fit = shape->fits[worker.kind];
     fit.start_mask.resize(kind.members.size() / 64 + 1);
     fit.queue_mask.resize(kind.members.size() / 64 + 1);
@@ -126,6 +144,7 @@ void PlacementIndex::add_worker(const State& state, Worker& worker, bool restore
 void PlacementIndex::forget_worker(const State& state, Worker& worker) {
   update_worker(state, worker);  // It takes no tasks: this clears all its bits.
   kinds_[worker.kind].members[worker.slot] = WorkerId();
+  deep_.erase(worker.id);
   for (auto& [item, holders] : holders_) {
     if (worker.kind >= holders.mask.size()) continue;
     auto& mask = holders.mask[worker.kind];
@@ -138,19 +157,21 @@ void PlacementIndex::init_fit(Shape& shape, std::uint32_t number) const {
   Fit& fit = shape.fits[number];
   fit.possible = meets(kind.spec, shape.key.needs, shape.key.handler);
   fit.devices = kind.spec.resources.suitable_devices(shape.key.needs.gpu);
-  fit.start_mask.assign(kind.members.size() / 64 + 1, 0);
-  fit.queue_mask.assign(kind.members.size() / 64 + 1, 0);
+  shape.synced = Shape::kNever;
 }
 
 bool PlacementIndex::permits(const State& state, const Shape& shape, const Worker& worker) {
   const ShapeKey& key = shape.key;
+  // A bound type is a shape for one worker: the owner need not be looked up for each worker.
+  const bool belongs_to_nobody = !shape.one_worker && dispatch_rules(state).binding == Binding::kType;
   return shape.fits[worker.kind].possible && (key.only.is_none() || key.only == worker.id) &&
          (key.pinned.empty() || key.pinned == worker.spec.name) &&
          (!shape.spare_excluded || !std::binary_search(key.excluded.begin(), key.excluded.end(), worker.id)) &&
-         could_take(state, key, worker);
+         (belongs_to_nobody || could_take(state, key, worker));
 }
 
-bool PlacementIndex::keeps_room(const State& state, const Worker& worker, ResourceUse used, TaskId except) {
+bool PlacementIndex::keeps_room(const State& state, const Worker& worker, const ResourceRequest& by, ResourceUse used,
+                                TaskId except) {
   for (const Execution& execution : worker.executions) {
     const auto stops = [&](TaskId member) { return state.at(member).stopping; };
     if (!execution.queued && std::all_of(execution.members.begin(), execution.members.end(), stops)) {
@@ -165,38 +186,238 @@ bool PlacementIndex::keeps_room(const State& state, const Worker& worker, Resour
     ResourceRequest request = workflow.template_of(task).needs;
     if (task.extra->memory_bytes > 0) request.memory_bytes = task.extra->memory_bytes;
     take_fleet_names(state.policy(), request);
+    // A task that needs no device does not wait for one that waits for a device.
+    if (by.cpu_millis == 0) request.cpu_millis = 0;
+    if (by.memory_bytes == 0) request.memory_bytes = 0;
+    if (by.gpu.count == 0) request.gpu.count = 0;
+    std::erase_if(request.named, [&](const NamedAmount& entry) { return by.count_of(entry.name) == 0; });
     if (!resources.fits(request, used)) return false;
     used.add(resources.allot(request, used));
     return true;
   });
 }
 
-void PlacementIndex::update_fit(const State& state, Shape& shape, const Worker& worker) {
-  Fit& fit = shape.fits[worker.kind];
+PlacementIndex::Taking PlacementIndex::could_take_now(const State& state, const Shape& shape, const Worker& worker) {
   const ShapeKey& key = shape.key;
-  const DispatchRules& rules = dispatch_rules(state);
-  bool start = false;
-  bool queue = false;
-  if (worker.takes_tasks() && !works_for_another(state, key, worker) && permits(state, shape, worker)) {
-    if (rules.one_task_per_worker) {
-      start = worker.executions.empty() && leaves_reserved_room(state, worker, key);
-    } else {
-      // No task overtakes those that wait at the worker already, and none takes room that is kept for another.
-      start = worker.queued == 0 && worker.spec.resources.fits(key.needs, worker.used, fit.devices) &&
-              leaves_reserved_room(state, worker, key);
-      queue = !start && key.gang == 0 && worker.reserved.empty() && worker.queued < state.policy().max_queue_per_worker;
-    }
+  if (!worker.takes_tasks()) return {};
+  const auto permitted = [&] { return !works_for_another(state, key, worker) && permits(state, shape, worker); };
+  if (dispatch_rules(state).one_task_per_worker) {
+    return {worker.executions.empty() && permitted() && leaves_reserved_room(state, worker, key), false};
   }
-  set_bit(fit.start_mask, worker.slot, start, fit.start, shape.start);
-  set_bit(fit.queue_mask, worker.slot, queue, fit.queue, shape.queue);
+  // No task overtakes those that wait at the worker already, and none takes room that is kept for another. What most
+  // workers of a busy fleet fail comes first.
+  const Resources& have = worker.spec.resources;
+  const bool fits = worker.queued == 0 &&
+                    (key.needs.gpu.count == 0 ? have.Amounts::fits(key.needs, worker.used)
+                                              : have.fits(key.needs, worker.used, shape.fits[worker.kind].devices));
+  const bool open =
+      key.gang == 0 && worker.reserved.empty() &&
+      worker.queue_open(state.policy().max_queue_per_worker, state.policy().queue_most_ms * graph::kNsPerMs);
+  if ((!fits && !open) || !permitted()) return {};
+  const bool start = fits && leaves_reserved_room(state, worker, key);
+  return {start, !start && open};
+}
+
+const Worker* PlacementIndex::find_worker(const State& state, WorkerId id) { return state.find(id); }
+bool PlacementIndex::owned(const Worker& worker) { return !worker.owner.is_none(); }
+
+bool PlacementIndex::any_could_take(const State& state, const Shape& shape) {
+  bool found = false;
+  state.each_worker([&](const Worker& worker) {
+    if (found) return;
+    const Taking taking = could_take_now(state, shape, worker);
+    found = taking.start || taking.queue;
+  });
+  return found;
+}
+
+// What a task may need at most that the worker starts or queues now.
+Room PlacementIndex::room_at(const State& state, const Worker& worker) {
+  if (!worker.takes_tasks()) return {-1, -1, -1};
+  if (dispatch_rules(state).one_task_per_worker) return kAnyRoom;
+  const Resources& have = worker.spec.resources;
+  const Policy& policy = state.policy();
+  if (worker.queue_open(policy.max_queue_per_worker, policy.queue_most_ms * graph::kNsPerMs)) {
+    return {have.cpu_millis, have.memory_bytes, static_cast<std::int64_t>(have.gpus.size())};
+  }
+  return {have.cpu_millis - worker.used.cpu_millis, have.memory_bytes - worker.used.memory_bytes,
+          static_cast<std::int64_t>(have.gpus.size()) -
+              (worker.used.devices == 0 ? 0 : std::popcount(worker.used.devices))};
 }
 
 void PlacementIndex::update_worker(const State& state, const Worker& worker) {
-  for (ShapeRef i = 0; i < shapes_.size(); ++i) {
-    if (shapes_[i] == nullptr) continue;
-    update_fit(state, *shapes_[i], worker);
-    update_open(i);
+  if (worker.queued > worker.slots()) {
+    deep_.insert(worker.id);
+  } else if (!deep_.empty()) {
+    deep_.erase(worker.id);
   }
+  const std::size_t at = worker.id.value();
+  if (marks_.size() <= at) {
+    marks_.resize(at + 1);
+    with_room_.resize(at / 64 + 1);
+  }
+  if ((marks_[at] & kTouched) == 0) {
+    marks_[at] |= kTouched;
+    touched_.push_back(worker.id);
+  }
+  if (to_offer_.empty() || to_offer_.back() != worker.id) to_offer_.push_back(worker.id);
+  const Room room = room_at(state, worker);
+  const bool has_room = dispatch_rules(state).one_task_per_worker ? worker.takes_tasks() && worker.executions.empty()
+                                                                  : room.cpu_millis > 0;
+  if (const std::uint64_t bit = 1ULL << at % 64; ((with_room_[at / 64] & bit) != 0) != has_room) {
+    with_room_[at / 64] ^= bit;
+    with_room_count_ += has_room ? 1 : ~std::size_t{0};
+  }
+  // A shape that is brought up to date after the last change need not see the same worker twice.
+  if (changes_.empty() || changes_.back().worker != worker.id || latest_sync_ == changes_before_ + changes_.size()) {
+    changes_.push_back({worker.id, worker.kind, worker.slot});
+    if (changes_.size() > 2 * workers_ + 64) {
+      changes_.pop_front();
+      ++changes_before_;
+    }
+  }
+}
+
+// Brings the masks up to date.
+void PlacementIndex::sync(const State& state, Shape& shape) const {
+  const std::uint64_t now = changes_before_ + changes_.size();
+  const auto set = [&](std::uint32_t kind, std::uint32_t slot, Taking taking) {
+    set_bit(shape.fits[kind].start_mask, slot, taking.start, shape.start);
+    set_bit(shape.fits[kind].queue_mask, slot, taking.queue, shape.queue);
+  };
+  if (shape.synced == Shape::kNever || shape.synced < changes_before_ || now - shape.synced > workers_) {
+    shape.start = shape.queue = 0;
+    for (std::size_t k = 0; k < kinds_.size(); ++k) {
+      shape.fits[k].start_mask.assign(kinds_[k].members.size() / 64 + 1, 0);
+      shape.fits[k].queue_mask.assign(kinds_[k].members.size() / 64 + 1, 0);
+    }
+    state.each_worker(
+        [&](const Worker& worker) { set(worker.kind, worker.slot, could_take_now(state, shape, worker)); });
+  } else {
+    for (std::uint64_t i = shape.synced - changes_before_; i < changes_.size(); ++i) {
+      const Change& change = changes_[i];
+      const Worker* worker = state.find(change.worker);
+      set(change.kind, change.slot, worker == nullptr ? Taking() : could_take_now(state, shape, *worker));
+    }
+  }
+  shape.synced = latest_sync_ = now;
+}
+
+Takers PlacementIndex::takers(const State& state, ShapeRef ref) const {
+  Shape& shape = *shapes_[ref];
+  Takers found;
+  const bool few_changed = !shape.fresh && shape.key.gang == 0 && touched_.size() <= kFewWorkers;
+  const bool few_have_room =
+      with_room_count_ <= kFewWorkers && (shape.key.needs.cpu_millis > 0 || dispatch_rules(state).one_task_per_worker);
+  if (shape.one_worker || (few_changed && touched_.size() == 1)) {
+    const Worker* worker = state.find(shape.one_worker ? shape.home : touched_.front());
+    const Taking taking = worker == nullptr ? Taking() : could_take_now(state, shape, *worker);
+    found.queued = !taking.start;
+    if (!taking.start && !taking.queue) return found;
+    found.words.push_back({worker->kind, worker->slot / 64, 1ULL << worker->slot % 64});
+    found.count = 1;
+    return found;
+  }
+  if (few_changed || few_have_room) {
+    std::vector<const Worker*> start;
+    std::vector<const Worker*> queue;
+    const auto look = [&](const Worker* worker) {
+      if (worker == nullptr) return;
+      const Taking taking = could_take_now(state, shape, *worker);
+      if (taking.start) start.push_back(worker);
+      if (taking.queue) queue.push_back(worker);
+    };
+    if (few_changed) {
+      for (const WorkerId id : touched_) look(state.find(id));
+    } else {
+      for (std::size_t w = 0; w < with_room_.size(); ++w) {
+        for (std::uint64_t bits = with_room_[w]; bits != 0; bits &= bits - 1) {
+          look(state.find(
+              WorkerId(static_cast<std::uint32_t>(w * 64 + static_cast<std::size_t>(std::countr_zero(bits))))));
+        }
+      }
+    }
+    found.queued = start.empty();
+    std::vector<const Worker*>& chosen = start.empty() ? queue : start;
+    std::sort(chosen.begin(), chosen.end(), [](const Worker* a, const Worker* b) {
+      return a->kind != b->kind ? a->kind < b->kind : a->slot < b->slot;
+    });
+    for (const Worker* worker : chosen) {
+      if (found.words.empty() || found.words.back().kind != worker->kind ||
+          found.words.back().word != worker->slot / 64) {
+        found.words.push_back({worker->kind, worker->slot / 64, 0});
+      }
+      found.words.back().bits |= 1ULL << worker->slot % 64;
+    }
+    found.count = static_cast<std::uint32_t>(chosen.size());
+    return found;
+  }
+  sync(state, shape);
+  found.queued = shape.start == 0;
+  found.count = found.queued ? shape.queue : shape.start;
+  if (found.count == 0) return found;
+  for (std::size_t k = 0; k < shape.fits.size(); ++k) {
+    const auto& mask = found.queued ? shape.fits[k].queue_mask : shape.fits[k].start_mask;
+    for (std::size_t w = 0; w < mask.size(); ++w) {
+      if (mask[w] != 0) found.words.push_back({k, w, mask[w]});
+    }
+  }
+  return found;
+}
+
+bool PlacementIndex::has_takers(const State& state, ShapeRef ref) const {
+  Shape& shape = *shapes_[ref];
+  const bool few_changed = !shape.fresh && touched_.size() <= kFewWorkers;
+  const auto takes = [&](WorkerId id) {
+    const Worker* worker = state.find(id);
+    if (worker == nullptr) return false;
+    const Taking taking = could_take_now(state, shape, *worker);
+    return taking.start || taking.queue;
+  };
+  if (shape.one_worker) return takes(shape.home);
+  if (few_changed) return std::any_of(touched_.begin(), touched_.end(), takes);
+  const bool few_have_room =
+      with_room_count_ <= kFewWorkers && (shape.key.needs.cpu_millis > 0 || dispatch_rules(state).one_task_per_worker);
+  if (few_have_room) return with_room_count_ > 0 && takers(state, ref).count > 0;
+  sync(state, shape);
+  return shape.start > 0 || shape.queue > 0;
+}
+
+void PlacementIndex::open(ShapeRef ref, bool fresh) {
+  Shape& shape = *shapes_[ref];
+  if (shape.key.gang != 0) return;  // All ready gangs are tried.
+  shape.fresh = shape.fresh || fresh;
+  if (shape.open_at != kNoShape) return;
+  shape.open_at = static_cast<std::uint32_t>(open_.size());
+  open_.push_back(ref);
+}
+
+void PlacementIndex::close(ShapeRef ref) {
+  Shape& shape = *shapes_[ref];
+  const ShapeRef last = open_.back();
+  open_[shape.open_at] = last;
+  shapes_[last]->open_at = shape.open_at;
+  open_.pop_back();
+  shape.open_at = kNoShape;
+  shape.fresh = false;
+  to_offer_.insert(to_offer_.end(), shape.waiting_workers.begin(), shape.waiting_workers.end());
+  shape.waiting_workers.clear();
+}
+
+void PlacementIndex::rest() {
+  while (!open_.empty()) close(open_.back());
+  to_offer_.clear();
+  for (const WorkerId id : touched_) marks_[id.value()] &= static_cast<std::uint8_t>(~kTouched);
+  touched_.clear();
+}
+
+void PlacementIndex::limits_changed(std::uint32_t user) {
+  const auto found = user_shapes_.find(user);
+  if (found == user_shapes_.end()) return;
+  for (const auto& [ref, classes] : found->second) open(ref, true);
+}
+void PlacementIndex::fleet_resources_changed() {
+  for (const ShapeRef ref : fleet_shapes_) open(ref, true);
 }
 
 std::int64_t PlacementIndex::room_for(const State& state, const ShapeKey& key) const {
@@ -221,28 +442,46 @@ void PlacementIndex::count_live(const State& state, Shape& shape) const {
   for (std::size_t i = 0; i < kinds_.size(); ++i) {
     if (shape.fits[i].possible) shape.live += kinds_[i].live;
   }
+  const ShapeKey& key = shape.key;
+  const auto& excluded = key.excluded;
+  const auto possible = [&](const Worker* worker) {
+    return worker != nullptr && shape.fits[worker->kind].possible && could_take(state, key, *worker) &&
+           (key.pinned.empty() || key.pinned == worker->spec.name);
+  };
   // A task that is bound to a worker waits for that one alone.
-  if (dispatch_rules(state).binding != Binding::kNone) {
+  const bool one = one_worker(state, key);
+  std::int64_t eligible = 0;
+  if (one) {
+    const Worker* worker = state.find(only_worker(state, key));
+    shape.live = possible(worker) && worker->live() ? 1 : 0;
+    eligible = possible(worker) && worker->eligible() ? 1 : 0;
+  } else {
+    // Whether a worker could take it depends on its kind alone, unless a task of its workflow is pinned.
+    const Workflow* workflow = dispatch_rules(state).binding == Binding::kWorkflow ? state.find(key.workflow) : nullptr;
+    const auto pinned = [](const TaskTemplate& use) { return !use.pinned.empty(); };
+    const bool by_name =
+        workflow != nullptr && std::any_of(workflow->spec.templates.begin(), workflow->spec.templates.end(), pinned);
     shape.live = 0;
-    state.each_worker([&](const Worker& worker) {
-      if (!worker.live() || !shape.fits[worker.kind].possible) return;
-      shape.live += could_take(state, shape.key, worker) ? 1 : 0;
-    });
-  }
-  if (!shape.key.pinned.empty()) {
-    const Worker* worker = state.find_worker(shape.key.pinned);
-    const bool able = worker != nullptr && worker->live() && shape.fits[worker->kind].possible;
-    shape.live = able && could_take(state, shape.key, *worker) ? 1 : 0;
+    if (by_name) {
+      state.each_worker([&](const Worker& worker) {
+        if (!possible(&worker)) return;
+        shape.live += worker.live() ? 1 : 0;
+        eligible += worker.eligible() ? 1 : 0;
+      });
+    } else {
+      for (std::size_t i = 0; i < kinds_.size(); ++i) {
+        if (!shape.fits[i].possible) continue;
+        if (workflow != nullptr && !could_run_all(state, kinds_[i].spec, workflow->spec)) continue;
+        shape.live += kinds_[i].live;
+        eligible += kinds_[i].eligible;
+      }
+    }
   }
   // A worker on which it failed is left out while another one is eligible (B-14): a worker that an operator disabled is
   // not.
-  std::uint32_t others = 0;
-  if (!shape.key.excluded.empty()) {
-    state.each_worker([&](const Worker& worker) {
-      if (!worker.eligible() || !shape.fits[worker.kind].possible || !could_take(state, shape.key, worker)) return;
-      if (!shape.key.pinned.empty() && shape.key.pinned != worker.spec.name) return;
-      others += std::binary_search(shape.key.excluded.begin(), shape.key.excluded.end(), worker.id) ? 0U : 1U;
-    });
+  for (const WorkerId id : excluded) {
+    const Worker* worker = state.find(id);
+    if (possible(worker) && worker->eligible()) --eligible;
   }
   if (shape.key.gang != 0) {
     const Workflow* workflow = state.find(shape.key.workflow);
@@ -252,20 +491,36 @@ void PlacementIndex::count_live(const State& state, Shape& shape) const {
   Amounts fleet;
   fleet.named = state.policy().fleet;
   if (!fleet.fits(shape.key.fleet, Amounts())) shape.live = 0;
-  shape.spare_excluded = others > 0;
+  shape.spare_excluded = !excluded.empty() && eligible > 0;
 }
 
-void PlacementIndex::update_shape(const State& state, Shape& shape) {
+// Which workers could take its tasks has changed.
+void PlacementIndex::shape_changed(const State& state, ShapeRef ref) {
+  Shape& shape = *shapes_[ref];
   count_live(state, shape);
-  state.each_worker([&](const Worker& worker) { update_fit(state, shape, worker); });
+  shape.synced = Shape::kNever;
+  find_home(state, ref);
+  if (shape.ready > 0) open(ref, true);
+}
+
+void PlacementIndex::find_home(const State& state, ShapeRef ref) {
+  Shape& shape = *shapes_[ref];
+  const bool one = one_worker(state, shape.key);
+  const WorkerId home = one ? only_worker(state, shape.key) : WorkerId();
+  if (one == shape.one_worker && home == shape.home) return;
+  for (auto& [key, ready] : shape.classes) remove_item(shape, ready);
+  shape.one_worker = one;
+  shape.home = home;
+  for (auto& [key, ready] : shape.classes) add_item(state, ref, key, ready);
 }
 
 void PlacementIndex::fleet_changed(State& state) {
-  for (Kind& kind : kinds_) kind.taking = kind.enabled = kind.live = 0;
+  for (Kind& kind : kinds_) kind.taking = kind.enabled = kind.live = kind.eligible = 0;
   state.each_worker([&](const Worker& worker) {
     kinds_[worker.kind].taking += worker.takes_tasks() ? 1 : 0;
     kinds_[worker.kind].enabled += worker.enabled() ? 1 : 0;
     kinds_[worker.kind].live += worker.live() ? 1 : 0;
+    kinds_[worker.kind].eligible += worker.eligible() ? 1 : 0;
   });
   scale_scores();
   for (ShapeRef i = 0; i < shapes_.size(); ++i) {
@@ -273,10 +528,8 @@ void PlacementIndex::fleet_changed(State& state) {
     Shape& shape = *shapes_[i];
     const bool spared = shape.spare_excluded;
     count_live(state, shape);
-    if (spared != shape.spare_excluded) {
-      state.each_worker([&](const Worker& worker) { update_fit(state, shape, worker); });
-      update_open(i);
-    }
+    if (!shape.key.pinned.empty()) find_home(state, i);
+    if (spared != shape.spare_excluded) shape_changed(state, i);
     set_grace_timer(state, i);
   }
 }
@@ -298,20 +551,20 @@ void PlacementIndex::scale_scores() {
 }
 
 void PlacementIndex::update_workflow(const State& state, WorkflowId workflow) {
-  for (ShapeRef i = 0; i < shapes_.size(); ++i) {
-    if (shapes_[i] == nullptr || shapes_[i]->key.workflow != workflow) continue;
-    update_shape(state, *shapes_[i]);
-    update_open(i);
-    set_grace_timer(state, i);
+  const auto found = workflow_shapes_.find(workflow);
+  if (found == workflow_shapes_.end()) return;
+  for (const ShapeRef ref : found->second) {
+    shape_changed(state, ref);
+    set_grace_timer(state, ref);
   }
 }
 
 void PlacementIndex::update_type(const State& state, const std::string& type) {
-  for (ShapeRef i = 0; i < shapes_.size(); ++i) {
-    if (shapes_[i] == nullptr || shapes_[i]->key.type != type) continue;
-    update_shape(state, *shapes_[i]);
-    update_open(i);
-    set_grace_timer(state, i);
+  const auto found = type_shapes_.find(type);
+  if (found == type_shapes_.end()) return;
+  for (const ShapeRef ref : found->second) {
+    shape_changed(state, ref);
+    set_grace_timer(state, ref);
   }
 }
 
@@ -337,7 +590,6 @@ ShapeKey PlacementIndex::key_of(const State& state, const Workflow& workflow, co
   key.fleet = take_fleet_names(policy, key.needs);
   std::sort(key.needs.capabilities.begin(), key.needs.capabilities.end());
   std::sort(key.needs.labels.begin(), key.needs.labels.end());
-  key.category = use.category;
   key.pinned = use.pinned;
   // A gang is placed as a whole, wherever one of its tasks failed before.
   if (task.extra != nullptr && !use.gang) {
@@ -346,20 +598,13 @@ ShapeKey PlacementIndex::key_of(const State& state, const Workflow& workflow, co
   }
   add_binding(state, workflow, use, key);
   if (!rules.uses_context) return key;
-  if (policy.context_reuse || policy.selection == Selection::kAffinity) key.context = use.context;
-  // A task that failed, or whose execution failed as a whole, is not merged: it might make the whole execution fail.
-  // Nor is one that continues from a checkpoint of its own.
-  const bool continues = task.extra != nullptr && !task.extra->checkpoint.empty();
-  if (policy.merge && info.mergeable && task.spent == 0 && !task.alone && !continues && key.reserves.is_none()) {
-    key.merge = info.merge;
-  }
   if (policy.stickiness && info.sticky != TemplateInfo::kNoStage && key.excluded.empty() && !use.gang) {
     const StageState& parent = workflow.stages[info.sticky];
     const StageState& own = workflow.stages[task.stage];
-    const auto index = static_cast<std::uint32_t>(&task - workflow.tasks.data()) - own.first;
+    const auto index = own.number(static_cast<std::uint32_t>(&task - workflow.tasks.data()));
     const Task* source = nullptr;
     if (parent.count == 1) source = &workflow.tasks[parent.first];
-    if (parent.count == own.count && parent.count > 1) source = &workflow.tasks[parent.first + index];
+    if (parent.count == own.count && parent.count > 1) source = &workflow.tasks[parent.task(index)];
     const Worker* worker = source != nullptr && !source->skipped ? state.find(source->worker) : nullptr;
     // A worker that takes no tasks now, or to which the task is not pinned, would be waited for in vain.
     const bool pinned_elsewhere = worker != nullptr && !key.pinned.empty() && key.pinned != worker->spec.name;
@@ -387,8 +632,10 @@ ShapeRef PlacementIndex::intern(const State& state, const ShapeKey& key) {
   shape.key = key;
   shape.fits.resize(kinds_.size());
   for (std::uint32_t i = 0; i < kinds_.size(); ++i) init_fit(shape, i);
-  for (const std::string& item : key.context) shape.holders.push_back(&holders_[item]);
-  update_shape(state, shape);
+  if (!key.workflow.is_none()) workflow_shapes_[key.workflow].insert(ref);
+  if (!key.type.empty()) type_shapes_[key.type].insert(ref);
+  count_live(state, shape);
+  find_home(state, ref);
   return ref;
 }
 
@@ -396,7 +643,7 @@ void PlacementIndex::release(ShapeRef ref) {
   Shape& shape = *shapes_[ref];
   ROTA_ASSERT(shape.uses > 0);
   if (--shape.uses > 0) return;
-  ROTA_ASSERT(shape.ready == 0 && shape.open_at == kNoShape);
+  ROTA_ASSERT(shape.ready == 0);
   if (shape.unused) return;
   shape.unused = true;
   unused_shapes_.push_back(ref);
@@ -405,7 +652,17 @@ void PlacementIndex::release(ShapeRef ref) {
     unused_shapes_.pop_front();
     shapes_[oldest]->unused = false;
     if (shapes_[oldest]->uses > 0) continue;  // It came back into use.
-    shape_index_.erase(shapes_[oldest]->key);
+    const ShapeKey& key = shapes_[oldest]->key;
+    const auto forget = [oldest](auto& map, const auto& name) {
+      const auto found = map.find(name);
+      if (found == map.end()) return;
+      found->second.erase(oldest);
+      if (found->second.empty()) map.erase(found);
+    };
+    if (!key.workflow.is_none()) forget(workflow_shapes_, key.workflow);
+    if (!key.type.empty()) forget(type_shapes_, key.type);
+    if (shapes_[oldest]->open_at != kNoShape) close(oldest);
+    shape_index_.erase(key);
     shapes_[oldest].reset();
     free_shapes_.push_back(oldest);
   }
@@ -417,20 +674,14 @@ void PlacementIndex::release_templates(Workflow& workflow) {
   }
 }
 
-void PlacementIndex::update_open(ShapeRef ref) {
-  Shape& shape = *shapes_[ref];
-  const bool open = shape.ready > 0 && (shape.start > 0 || shape.queue > 0);
-  if (open == (shape.open_at != kNoShape)) return;
-  if (open) {
-    shape.open_at = static_cast<std::uint32_t>(open_.size());
-    open_.push_back(ref);
-  } else {
-    const ShapeRef last = open_.back();
-    open_[shape.open_at] = last;
-    shapes_[last]->open_at = shape.open_at;
-    open_.pop_back();
-    shape.open_at = kNoShape;
+std::vector<const CacheHolders*> PlacementIndex::holders_of(const std::vector<std::string>& items) const {
+  static const CacheHolders kNobody;
+  std::vector<const CacheHolders*> holders;
+  for (const std::string& item : items) {
+    const auto found = holders_.find(item);
+    holders.push_back(found == holders_.end() ? &kNobody : &found->second);
   }
+  return holders;
 }
 
 void PlacementIndex::cache_dropped(const Worker& worker, const std::string& item) {

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "fleet/check.h"
 #include "fleet/codec.h"
 #include "model/json.h"
+#include "model/matrix.h"
 
 namespace rota::fleet {
 
@@ -14,6 +16,7 @@ namespace {
 
 constexpr std::int64_t kMostMs = kMostAmount / 1'000'000;
 constexpr std::int64_t kMostPriority = 1'000'000'000;
+constexpr std::int64_t kMostDeadlineMs = 1'000LL * 3600 * 24 * 365 * 100;  // A hundred years.
 
 Error invalid(std::string message) { return Error{ErrorCode::kInvalidArgument, std::move(message)}; }
 
@@ -73,8 +76,12 @@ std::uint32_t stage_of(const graph::Dag& dag, const ReferenceUse& use) {
 Result<void> check_references(const Stage& stage, const std::vector<ReferenceUse>& uses, const graph::Dag& names) {
   for (const ReferenceUse& use : uses) {
     if (is_reserved_root(use.reference.root)) {
-      if (use.reference.root == "matrix" && stage.items.empty()) {
+      if (use.reference.root == "matrix" && !stage.has_items()) {
         return invalid("stage '" + stage.name + "' refers to " + use.reference.text + ", but it has no items");
+      }
+      if (use.reference.root == "workflow" && is_about_end(use.reference) && !stage.finally) {
+        return invalid("stage '" + stage.name + "' refers to " + use.reference.text +
+                       ", which is known only in stages of finally");
       }
       continue;
     }
@@ -86,9 +93,90 @@ Result<void> check_references(const Stage& stage, const std::vector<ReferenceUse
   return {};
 }
 
+// The results that the matrix of the stage names.
+Result<std::vector<ReferenceUse>> check_fan_out(const Stage& stage, const TaskTemplate& use) {
+  std::vector<ReferenceUse> uses;
+  if (!stage.fan_out) return uses;
+  const auto wrong = [&](std::string message) {
+    return Error{ErrorCode::kInvalidArgument, "the matrix of stage '" + stage.name + "' " + std::move(message)};
+  };
+  if (use.gang) return wrong("names results, so its tasks cannot start together");
+  if (stage.fan_out->lists.empty()) return wrong("has no lists");
+  for (const MatrixList& list : stage.fan_out->lists) {
+    if (!list.is_reference()) {
+      if (json_validate(list.values).ok() && json_kind(list.values) == JsonKind::kArray) continue;
+      return wrong("has '" + list.name + "', which is not a JSON array");
+    }
+    Result<Reference> reference = parse_reference(list.values);
+    if (!reference.ok()) return std::move(reference).take_error().in("stage '" + stage.name + "'");
+    if (reference->text != list.values || is_reserved_root(reference->root)) {
+      return wrong("has '" + list.name + "', which is not one reference to a result");
+    }
+    uses.push_back({std::move(*reference), "matrix." + list.name, 0});
+  }
+  for (const std::vector<std::string>* entries : {&stage.fan_out->include, &stage.fan_out->exclude}) {
+    for (const std::string& entry : *entries) ROTA_TRY(matrix_entry(entry));
+  }
+  return uses;
+}
+
 // True if the value, or the part of it that is meant, may not exist.
 bool may_lead_nowhere(const Reference& reference) {
+  if (is_about_end(reference)) return reference.path.size() > 1;
   return !is_reserved_root(reference.root) || reference.root == "matrix" || reference.path.size() > 1;
+}
+
+Result<void> check_rules(const WorkflowSpec& spec, const Stage& stage, std::uint32_t tasks) {
+  ROTA_TRY(in_range("parallel of stage '" + stage.name + "'", stage.parallel, 0, kMostAmount));
+  if (stage.parallel > 0 && stage.parallel < tasks && spec.templates[static_cast<std::size_t>(stage.use)].gang) {
+    return invalid("the tasks of stage '" + stage.name + "' start together, so parallel cannot be less than " +
+                   std::to_string(tasks));
+  }
+  if (!stage.left_out.empty() &&
+      (stage.fan_out || stage.left_out.back() >= tasks || spec.templates[static_cast<std::size_t>(stage.use)].gang ||
+       std::adjacent_find(stage.left_out.begin(), stage.left_out.end(), std::greater_equal<>()) !=
+           stage.left_out.end())) {
+    return invalid("stage '" + stage.name + "' leaves out tasks that it does not have");
+  }
+  std::vector<std::uint32_t> seen;
+  for (const ItemNeed& need : stage.each) {
+    if (std::find(stage.needs.begin(), stage.needs.end(), need.stage) == stage.needs.end() || need.names.empty() ||
+        std::find(seen.begin(), seen.end(), need.stage) != seen.end()) {
+      return invalid("stage '" + stage.name +
+                     "' has `each` for a stage that it does not need, twice, or without names");
+    }
+    if (stage.fan_out) {
+      for (const MatrixList& list : stage.fan_out->lists) {
+        if (!list.values.starts_with("${" + spec.stages[need.stage].name + ".")) continue;
+        return invalid("the matrix of stage '" + stage.name + "' is a result of stage '" +
+                       spec.stages[need.stage].name + "', which it needs by item; it must wait for all of it");
+      }
+    }
+    if (stage.waits_for_end()) {
+      return invalid("stage '" + stage.name +
+                     "' waits for the end of stages; `each` is for those that wait for success");
+    }
+    seen.push_back(need.stage);
+  }
+  return {};
+}
+
+// A stage that waits for the end of others may run again when they are retried, and with it what needs it.
+void mark_repeating(const WorkflowSpec& spec, WorkflowPlan& plan) {
+  std::vector<std::uint32_t> reached;
+  for (std::uint32_t s = 0; s < spec.stages.size(); ++s) {
+    if (!spec.stages[s].waits_for_end()) continue;
+    plan.stages[s].repeats = true;
+    reached.push_back(s);
+  }
+  while (!reached.empty()) {
+    const std::uint32_t s = reached.back();
+    reached.pop_back();
+    for (const graph::TaskRef child : plan.dag.children(graph::TaskRef(s + 1))) {
+      if (std::exchange(plan.stages[child.value() - 1].repeats, true)) continue;
+      reached.push_back(child.value() - 1);
+    }
+  }
 }
 
 }  // namespace
@@ -97,6 +185,7 @@ Result<WorkflowPlan> plan_workflow(const WorkflowSpec& spec) {
   WorkflowPlan plan;
   if (spec.stages.empty()) return invalid("the workflow has no stages");
   ROTA_TRY(in_range("the workflow's priority", spec.priority, -kMostPriority, kMostPriority));
+  ROTA_TRY(in_range("the workflow's deadline in ms", spec.deadline_ms, 0, kMostDeadlineMs));
 
   // Names first, so that references can be looked up.
   graph::Dag names;
@@ -130,6 +219,7 @@ Result<WorkflowPlan> plan_workflow(const WorkflowSpec& spec) {
       all.insert(all.end(), more->begin(), more->end());
     }
     info.merge = merge_hash(use);
+    info.work = key_of_work(use.spec);
     info.mergeable = use.mergeable && !use.gang && (!use.spec.program || use.spec.program->batch);
     info.examine = !use.condition.empty();
     for (const ReferenceUse& each : all) {
@@ -150,17 +240,29 @@ Result<WorkflowPlan> plan_workflow(const WorkflowSpec& spec) {
     if (stage.use < 0 || static_cast<std::size_t>(stage.use) >= spec.templates.size()) {
       return invalid("stage '" + stage.name + "' has no template");
     }
-    const std::vector<ReferenceUse>& references = uses[static_cast<std::size_t>(stage.use)];
+    std::vector<ReferenceUse> lists;
+    ROTA_TRY_ASSIGN(lists, check_fan_out(stage, spec.templates[static_cast<std::size_t>(stage.use)]));
+    const std::vector<ReferenceUse>& own = uses[static_cast<std::size_t>(stage.use)];
+    if (!lists.empty()) lists.insert(lists.end(), own.begin(), own.end());
+    const std::vector<ReferenceUse>& references = lists.empty() ? own : lists;
     ROTA_TRY(in_range("the priority of stage '" + stage.name + "'", stage.priority, -kMostPriority, kMostPriority));
     ROTA_TRY(check_references(stage, references, names));
     std::vector<std::uint32_t> all = stage.needs;
     for (const ReferenceUse& use : references) {
-      if (const std::uint32_t other = stage_of(names, use); other != TemplateInfo::kNoStage) all.push_back(other);
+      const std::uint32_t other = stage_of(names, use);
+      if (other == TemplateInfo::kNoStage) continue;
+      // When a stage of finally starts, the other stages have ended.
+      if (stage.finally && !spec.stages[other].finally) continue;
+      all.push_back(other);
     }
     std::sort(all.begin(), all.end());
     all.erase(std::unique(all.begin(), all.end()), all.end());
     for (const std::uint32_t need : all) {
       if (need >= spec.stages.size()) return invalid("stage '" + stage.name + "' needs a stage that is not there");
+      if (spec.stages[need].finally != stage.finally) {
+        return invalid("stage '" + stage.name + "' and stage '" + spec.stages[need].name +
+                       "', which it needs, are not both in finally");
+      }
       needs[i].push_back(spec.stages[need].name);
     }
     for (const std::string& item : stage.items) {
@@ -170,15 +272,27 @@ Result<WorkflowPlan> plan_workflow(const WorkflowSpec& spec) {
     tasks[i] = {stage.name, needs[i]};
     StageState& state = plan.stages.emplace_back();
     state.first = static_cast<std::uint32_t>(count);
-    state.count = state.unfinished = std::max<std::uint32_t>(1, static_cast<std::uint32_t>(stage.items.size()));
-    state.waits = static_cast<std::uint32_t>(all.size());
+    state.more = state.first + 1;
+    state.count = state.unfinished =
+        stage.fan_out ? 1 : std::max<std::uint32_t>(1, static_cast<std::uint32_t>(stage.items.size()));
+    state.open = state.count;
+    ROTA_TRY(check_rules(spec, stage, state.count));
+    state.waits = static_cast<std::uint32_t>(all.size() - stage.each.size()) + (stage.finally ? 1 : 0);
     count += state.count;
+    if (stage.finally) {
+      plan.finally.push_back(static_cast<std::uint32_t>(i));
+    } else {
+      plan.main_tasks += state.count;
+    }
     if (count > TaskId::kMostTasks) {
       return Error{ErrorCode::kTooLarge, "the workflow has more than " + std::to_string(TaskId::kMostTasks) + " tasks"};
     }
   }
   plan.tasks = static_cast<std::uint32_t>(count);
+  if (plan.main_tasks == 0) return invalid("the workflow has no stages but those of finally");
   ROTA_TRY(plan.dag.add_all(tasks));
+  mark_repeating(spec, plan);
+  ROTA_TRY_ASSIGN(plan.links, link_items(spec));
   return plan;
 }
 

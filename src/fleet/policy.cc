@@ -18,6 +18,8 @@ Result<void> check_policy(const Policy& policy) {
   ROTA_TRY(in_range("cache_ttl_ms", policy.cache_ttl_ms, 0, kMostMs));
   ROTA_TRY(in_range("merge_most", policy.merge_most, 1, 1000));
   ROTA_TRY(in_range("max_queue_per_worker", policy.max_queue_per_worker, 0, 1'000'000));
+  ROTA_TRY(in_range("queue_most_ms", policy.queue_most_ms, 1, kMostMs));
+  ROTA_TRY(in_range("reservation_after_ms", policy.reservation_after_ms, 0, kMostMs));
   ROTA_TRY(in_range("heartbeat_ttl_ms", policy.heartbeat_ttl_ms, 1, kMostMs));
   ROTA_TRY(in_range("no_worker_grace_ms", policy.no_worker_grace_ms, 0, kMostMs));
   ROTA_TRY(in_range("undeliverable_backoff_ms", policy.undeliverable_backoff_ms, 1, kMostMs));
@@ -25,6 +27,7 @@ Result<void> check_policy(const Policy& policy) {
   ROTA_TRY(in_range("reject_threshold", policy.reject_threshold, 0, kOne));
   ROTA_TRY(in_range("retention_ms", policy.retention_ms, 0, kMostMs));
   ROTA_TRY(in_range("result_most_bytes", policy.result_most_bytes, 0, 1 << 30));
+  ROTA_TRY(in_range("fan_out_most", policy.fan_out_most, 1, 1'000'000));
   ROTA_TRY(in_range("elastic.disable_idle_ms", policy.elastic.disable_idle_ms, 0, kMostMs));
   ROTA_TRY(in_range("elastic.disable_queue_most", policy.elastic.disable_queue_most, 0, kMostMs));
   ROTA_TRY(in_range("elastic.enable_queue_threshold", policy.elastic.enable_queue_threshold, 0, kMostMs));

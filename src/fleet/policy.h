@@ -40,6 +40,13 @@ enum class Selection : std::uint8_t {
 ROTA_ENUM_NAMES(Selection, kCustom, "score", "first_fit", "min_satisfying", "round_robin", "least_loaded", "random",
                 "affinity", "custom")
 
+// SCHEDULER_ORDER: which of the ready tasks with equal effective priorities goes first (B-4, B-25).
+enum class Order : std::uint8_t {
+  kFifo,          // The one that has been ready for the longest time.
+  kCriticalPath,  // The one with the longest path to the end of its workflow.
+};
+ROTA_ENUM_NAMES(Order, kCriticalPath, "fifo", "critical_path")
+
 struct ElasticPolicy {
   bool enable = false;                      // ENABLE_ELASTIC_SCALING
   std::int64_t disable_idle_ms = 60'000;    // ELASTIC_AUTO_DISABLE_IDLE_SEC
@@ -60,6 +67,7 @@ struct Policy {
   std::int64_t lambda_other = 500'000'000;      // SCHEDULER_LAMBDA_OTHER
   std::int64_t jitter = 1'000'000;              // SCHEDULER_SELECTION_JITTER
 
+  Order order = Order::kFifo;  // SCHEDULER_ORDER
   std::int64_t aging_interval_ms = 10'000;
   std::int64_t aging_boost = 1;
   bool prefer_started = false;
@@ -74,9 +82,15 @@ struct Policy {
   // Of the workers that could take a task, prefer the one where its first predecessor ran, then those in that zone.
   bool prefer_locality = false;
 
+  // A task that waits for this long, and that others behind it in the order would overtake, reserves a worker (B-4).
+  std::int64_t reservation_after_ms = 5'000;  // RESERVATION_AFTER_SEC
+
   // How many tasks may be queued at a worker, so that the next one starts without a round trip. A queued task is not
   // moved to another worker that becomes idle earlier: more than 0 trades placement for speed.
   std::int64_t max_queue_per_worker = 0;
+  // Beyond one task per slot, a worker's queue holds no more than it is expected to finish in this time, by the run
+  // times that were observed. A queue that waits longer is recalled for a task that is ahead of it (B-4).
+  std::int64_t queue_most_ms = 100;
   std::int64_t heartbeat_ttl_ms = 30'000;    // The host reports a worker that is silent for this long as lost.
   std::int64_t no_worker_grace_ms = 60'000;  // TASK_NO_WORKER_GRACE_SEC
   // A worker that an assignment did not reach gets no task for this long.
@@ -88,6 +102,7 @@ struct Policy {
 
   std::int64_t retention_ms = 24LL * 3600 * 1000;  // How long ended workflows and lost workers are kept.
   std::int64_t result_most_bytes = 1 << 20;
+  std::int64_t fan_out_most = 10'000;  // Tasks that a stage may have whose list is a result (Y-2).
 
   // Named counted resources of the whole fleet: {"licence", 2}. A task that needs one of these names takes it from
   // here, wherever it runs. Sorted by name; each count is above 0.
@@ -95,10 +110,11 @@ struct Policy {
 
   ElasticPolicy elastic{};
 
-  ROTA_FIELDS(mode, selection, lambda_inference, lambda_training, lambda_other, jitter, aging_interval_ms, aging_boost,
-              prefer_started, context_reuse, cache_ttl_ms, stickiness, merge, merge_most, preemption, fair_share,
-              prefer_locality, max_queue_per_worker, heartbeat_ttl_ms, no_worker_grace_ms, undeliverable_backoff_ms,
-              backlog_per_worker, reject_threshold, retention_ms, result_most_bytes, fleet, elastic)
+  ROTA_FIELDS(mode, selection, lambda_inference, lambda_training, lambda_other, jitter, order, aging_interval_ms,
+              aging_boost, prefer_started, context_reuse, cache_ttl_ms, stickiness, merge, merge_most, preemption,
+              fair_share, prefer_locality, reservation_after_ms, max_queue_per_worker, queue_most_ms, heartbeat_ttl_ms,
+              no_worker_grace_ms, undeliverable_backoff_ms, backlog_per_worker, reject_threshold, retention_ms,
+              result_most_bytes, fan_out_most, fleet, elastic)
   friend auto operator<=>(const Policy&, const Policy&) = default;
 };
 

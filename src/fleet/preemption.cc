@@ -9,6 +9,7 @@
 
 #include "fleet/dispatch_mode.h"
 #include "fleet/placement.h"
+#include "rota/graph/ready_order.h"
 
 namespace rota::fleet {
 
@@ -20,6 +21,19 @@ struct Victim {
   std::int32_t priority;
   const Execution* execution;
 };
+
+// The victim was ahead of the task in the ready order when it was assigned: its turn was first, because it had waited
+// for longer. To stop it would undo that decision, again and again at one instant (B-4, B-23). A task that became ready
+// later is compared by its priority alone: what runs does not age.
+bool was_ahead(const State& state, const Task& victim, const Task& task) {
+  if (task.since_ns > victim.assigned_ns) return false;
+  const Policy& policy = state.policy();
+  const auto then = [&](const Task& one) {
+    return graph::aged_priority(one.priority, victim.assigned_ns - one.since_ns,
+                                policy.aging_interval_ms * graph::kNsPerMs, policy.aging_boost);
+  };
+  return then(victim) >= then(task);
+}
 
 class Search {
  public:
@@ -119,7 +133,7 @@ Victims choose_victims(const State& state, TaskId id) {
       const TaskId running = execution.members.front();
       const Task& victim = state.at(running);
       if (execution.members.size() == 1 && victim.state == TaskState::kRunning && victim.priority < task.priority &&
-          state.at(running.workflow()).template_of(victim).preemptible) {
+          state.at(running.workflow()).template_of(victim).preemptible && !was_ahead(state, victim, task)) {
         victims.push_back({victim.priority, &execution});
       }
     }

@@ -1,6 +1,7 @@
 // Random commands for property tests and benchmarks: what a fleet of workers and its users might do, from a seed.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -22,6 +23,7 @@ class RandomFleet {
     bool gpus = true;
     bool faults = true;
     std::uint32_t most_workflows = 8;
+    bool language = false;  // Workflows have `when`, `finally`, `parallel`, `each`, `deadline` and `fail_fast`.
   };
   RandomFleet(std::uint64_t seed, Options options) : prng_(seed), options_(std::move(options)) {}
 
@@ -157,10 +159,40 @@ class RandomFleet {
         if (single && prng_.chance(1, 5)) use.condition = "${" + before + ".result.n} == 7";
       }
       if (!stage.items.empty() && prng_.chance(1, 3)) use.gang = true;
+      if (options_.language) add_rules(workflow, stage, use);
       workflow.templates.push_back(use);
       workflow.stages.push_back(stage);
     }
+    if (options_.language) {
+      Prng more(submitted_ * 31);
+      workflow.fail_fast = more.chance(1, 4);
+      if (more.chance(1, 4)) workflow.deadline_ms = more.between(1, 60'000);
+    }
     return command;
+  }
+
+  // `when`, `finally`, `parallel` and `each` (Y-3 to Y-5). Drawn from numbers of its own, so that fleets without these
+  // stay as they are.
+  void add_rules(const WorkflowSpec& workflow, Stage& stage, const TaskTemplate& use) {
+    Prng more(submitted_ * 31 + workflow.stages.size() + 7);
+    if (!stage.items.empty() && !use.gang && more.chance(1, 2)) stage.parallel = more.between(1, 3);
+    for (std::size_t i = 0; i < stage.items.size(); ++i) stage.items[i] = i % 2 == 0 ? "{\"x\":1}" : "{\"x\":2}";
+    if (!use.condition.empty() || use.spec.inputs != "{}") return;
+    for (const std::uint32_t need : stage.needs) {
+      const std::size_t there = workflow.stages[need].items.size();
+      if (!stage.items.empty() && there >= std::min<std::size_t>(stage.items.size(), 2) && more.chance(1, 2)) {
+        stage.each.push_back({need, {"x"}});
+      }
+    }
+    if (!stage.each.empty()) return;
+    if (!workflow.stages.empty() && more.chance(1, 3)) {
+      stage.finally = true;
+      std::erase_if(stage.needs, [&](std::uint32_t need) { return !workflow.stages[need].finally; });
+      stage.when = static_cast<When>(more.below(3));
+      return;
+    }
+    std::erase_if(stage.needs, [&](std::uint32_t need) { return workflow.stages[need].finally; });
+    if (!stage.needs.empty() && more.chance(1, 3)) stage.when = static_cast<When>(more.below(3));
   }
 
   bool choose_report(const Brain& brain, Command& command) {

@@ -1,9 +1,9 @@
 // The log: commands and the events decided for them, record by record, in a hash chain that reveals every defect.
 //
-//   log file = "rota log 3\n" { length record } end       end = 0 (a length), count, chain
+//   log file = "rota log 5\n" { length record } end       end = 0 (a length), count, chain
 //   record   = format, index, term, logical, wall_ns, command, events, prior, post, parent (see codec.h), chain
 //   chain    = hash128 of the chain before it, and the record's bytes up to here; before the first it is that of
-//              "rota log 3\n"
+//              "rota log 5\n"
 //
 // Invariants of a log, checked as it is read:
 //   (1) each chain hash is right: no byte changed, nothing missing, nothing moved
@@ -30,6 +30,14 @@
 
 namespace rota::fleet {
 
+// Who asked for a command. All empty: the host itself, or the worker that the command names.
+struct Origin {
+  std::string user{};     // Of the token; "local" for the host's control socket.
+  std::string token{};    // The token's id, never its secret.
+  std::string request{};  // The request's id: X-Request-Id of the client, or one of the host's.
+  ROTA_FIELDS(user, token, request)
+};
+
 struct Record {
   std::uint64_t index = 0;  // The first record is 1.
   Term term{};              // Of the leader that wrote it.
@@ -42,12 +50,13 @@ struct Record {
   // The index of the record that caused this one: of a worker's report, the record that assigned the attempt; of a
   // message about a worker, its registration; of a user's command about a workflow, its acceptance. 0: none.
   std::uint64_t parent = 0;
-  ROTA_FIELDS(index, term, logical, wall_ns, command, events, prior, post, parent)
+  Origin origin{};  // Part of the log (H-5), not of the decision.
+  ROTA_FIELDS(index, term, logical, wall_ns, command, events, prior, post, parent, origin)
 };
 
 // The format of the log: a change of any command's or event's fields needs a new number, in both places.
-inline constexpr std::uint8_t kLogFormat = 3;
-inline constexpr std::string_view kLogMagic = "rota log 3\n";
+inline constexpr std::uint8_t kLogFormat = 5;
+inline constexpr std::string_view kLogMagic = "rota log 5\n";
 
 // The logical time of a record that is written at `wall_ns` after one with `previous`.
 [[nodiscard]] std::int64_t next_logical(std::int64_t previous, std::int64_t wall_ns);

@@ -123,7 +123,8 @@ TEST(RecordTest, EveryChangedByteIsFoundAtItsRecord) {
       const Reading reading = read(changed);
       ASSERT_TRUE(reading.error) << "byte " << at << " ^ " << change;
       // A changed digit in the header may name another format.
-      const bool other_format = at == kLogMagic.find('3') && changed[at] >= '1' && changed[at] <= '9';
+      const bool other_format =
+          at == kLogMagic.find(std::to_string(kLogFormat)) && changed[at] >= '1' && changed[at] <= '9';
       EXPECT_EQ(reading.error->code, other_format ? ErrorCode::kUnsupported : ErrorCode::kCorrupt);
       const std::size_t expected = std::max<std::size_t>(record, 1);
       ASSERT_EQ(reading.detail("record"), std::to_string(expected)) << at << ' ' << reading.error->message;
@@ -249,7 +250,7 @@ TEST(RecordTest, SentencesForPeople) {
   EXPECT_TRUE(
       read(rearranged(log, order)).error->message.ends_with(": record 3 is missing: record 4 stands in its place"));
   EXPECT_EQ(read("rota lob 3\n").error->message,
-            "byte 7: this is not a log file of rota; it does not begin with \"rota log 3\"");
+            "byte 7: this is not a log file of rota; it does not begin with \"rota log 5\"");
   EXPECT_EQ(read("").error->message, "byte 0: this is not a log file of rota; it ends here");
   EXPECT_EQ(read(kLogMagic).error->message, "byte 11: the log is cut off before record 1 or its end mark");
 }
@@ -263,9 +264,8 @@ const std::string kFormat2 = std::string(
 
 // A log of an older format is refused with both formats and what to do; a damaged one is not taken for an older one.
 TEST(RecordTest, AnotherFormatIsRefusedByName) {
-  const std::string sentence =
-      " has format 2; this program reads format 3. Use the release of rota that wrote it, or start with a new state "
-      "folder";
+  const std::string sentence = " has format 2; this program reads format " + std::to_string(kLogFormat) +
+                               ". Use the release of rota that wrote it, or start with a new state folder";
   const Reading file = read("rota log 2\n" + kFormat2);
   EXPECT_EQ(file.error->message, "the log file" + sentence);
   EXPECT_EQ(file.error->code, ErrorCode::kUnsupported);
@@ -295,8 +295,8 @@ TEST(RecordTest, TheBytesAreFrozen) {
   std::string bytes;
   encode_record(record, first_chain(), bytes);
   EXPECT_EQ(model::testing_support::hex(bytes),
-            "030102d00fd00f010118010000000000000002000000000000000300000000000000040000000000000000ccd706740943b53b2d98"
-            "aae0276e5429");
+            "050102d00fd00f010118010000000000000002000000000000000300000000000000040000000000000000000000f74d8626"
+            "856366862f64529471ae3fe4");
 }
 
 }  // namespace

@@ -240,9 +240,32 @@ Result<void> stage_line(const ScriptLine& line, WorkflowSpec& workflow) {
     }
     return {};
   }));
+  std::vector<std::string> each;
+  ROTA_TRY(words.list("each", each));
+  for (const std::uint32_t need : stage.needs) {
+    if (!each.empty()) stage.each.push_back({need, each});
+  }
   std::int64_t items = 0;
   ROTA_TRY(words.number("items", items));
   for (std::int64_t i = 0; i < items; ++i) stage.items.push_back("{\"i\": " + std::to_string(i) + "}");
+  // `fan=${list.result}`: the values of the list are the items' "i". One entry of include and exclude.
+  ROTA_TRY(words.option("fan", [&](const std::string& value) -> Result<void> {
+    stage.fan_out.emplace().lists.push_back({"i", value});
+    return {};
+  }));
+  for (const bool include : {true, false}) {
+    ROTA_TRY(words.option(include ? "include" : "exclude", [&](const std::string& value) -> Result<void> {
+      if (!stage.fan_out) return wrong("a stage without fan");
+      (include ? stage.fan_out->include : stage.fan_out->exclude).push_back(value);
+      return {};
+    }));
+  }
+  std::vector<std::string> left_out;
+  ROTA_TRY(words.list("leave", left_out));
+  for (const std::string& number : left_out) {
+    ROTA_TRY_ASSIGN(const std::int64_t task, whole(number));
+    stage.left_out.push_back(static_cast<std::uint32_t>(task));
+  }
   ROTA_TRY(words.number("priority", stage.priority));
   ROTA_TRY(words.text("type", work.spec.type));
   ROTA_TRY(words.option("category", [&](const std::string& value) -> Result<void> {
@@ -268,6 +291,16 @@ Result<void> stage_line(const ScriptLine& line, WorkflowSpec& workflow) {
   ROTA_TRY(words.parsed("memory_factor", work.retry.memory_factor_permille, millis));
   ROTA_TRY(words.parsed("timeout", work.spec.timeout_ms, milliseconds));
   ROTA_TRY(words.text("pin", work.pinned));
+  ROTA_TRY(words.number("parallel", stage.parallel));
+  stage.finally = words.flag("finally");
+  if (stage.finally) stage.when = When::kAlways;
+  ROTA_TRY(words.parsed("when", stage.when, [](const std::string& text) -> Result<When> {
+    for (const When when : {When::kSuccess, When::kFailure, When::kAlways}) {
+      if (to_string(when) == text) return when;
+    }
+    return wrong("one of success, failure, always");
+  }));
+  ROTA_TRY(words.parsed("expect", work.expect_ms, milliseconds));
   work.mergeable = words.flag("mergeable");
   if (words.flag("batch")) work.spec.program->batch = work.mergeable = true;
   work.preemptible = words.flag("preemptible");
@@ -284,6 +317,8 @@ Result<Command> workflow_command(Words& words, const std::vector<ScriptLine>& in
   ROTA_TRY(words.text("user", command.workflow.user));
   ROTA_TRY(words.text("key", command.key));
   ROTA_TRY(words.number("priority", command.workflow.priority));
+  ROTA_TRY(words.parsed("deadline", command.workflow.deadline_ms, milliseconds));
+  command.workflow.fail_fast = words.flag("fail_fast");
   for (const ScriptLine& line : inside) {
     Result<void> stage = stage_line(line, command.workflow);
     if (!stage.ok()) return std::move(stage).take_error().in("line " + std::to_string(line.number));
@@ -317,10 +352,13 @@ Result<Report> report(Words& words, const State& state) {
 }
 
 Result<Command> report_command(const std::string& verb, Words& words, const State& state) {
-  if (verb == "ok" || verb == "fail" || verb == "stopped") {
+  if (verb == "ok" || verb == "fail" || verb == "stopped" || verb == "returned") {
     ROTA_TRY_ASSIGN(auto command, report<ReportEnded>(words, state));
     AttemptOutcome& outcome = command.outcome;
-    outcome.end = verb == "ok" ? AttemptEnd::kSucceeded : verb == "fail" ? AttemptEnd::kFailed : AttemptEnd::kCancelled;
+    outcome.end = verb == "ok"         ? AttemptEnd::kSucceeded
+                  : verb == "fail"     ? AttemptEnd::kFailed
+                  : verb == "returned" ? AttemptEnd::kPreempted
+                                       : AttemptEnd::kCancelled;
     ROTA_TRY(words.text("result", outcome.result));
     ROTA_TRY(words.text("note", outcome.cache_note));
     ROTA_TRY(words.number("started_ns", outcome.started_ns));
@@ -409,7 +447,7 @@ Result<Command> any_command(const ScriptCommand& script, const State& state) {
     if (verb == "workflow") return workflow_command(words, script.inside);
     if (verb == "tick") return Command(Tick{});
     if (verb == "quota") return quota_command(words);
-    for (const char* one : {"ok", "fail", "stopped", "checkpoint", "undeliverable"}) {
+    for (const char* one : {"ok", "fail", "stopped", "returned", "checkpoint", "undeliverable"}) {
       if (verb == one) return report_command(verb, words, state);
     }
     for (const char* one : {"heartbeat", "drain", "lost", "enable", "disable", "caches"}) {

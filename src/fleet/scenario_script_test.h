@@ -15,11 +15,11 @@
 //
 //   worker NAME [cpu= mem= gpu= named=licence:2 zone= cost= cap=a,b label=k:v,k:v cache=model:m,dataset:d life=
 //               handlers=a,b no_programs]
-//   workflow NAME [user= priority= key=]     with lines
+//   workflow NAME [user= priority= key= deadline= fail_fast]     with lines
 //     stage NAME [needs=a,b items=N priority= type= category= inputs= cpu= mem= gpu= named= zone= cap= label=
 //     context=a,b if=
 //                 attempts= backoff= backoff_most= memory_factor= timeout= pin= mergeable preemptible gang handler
-//                 batch]
+//                 batch when= finally parallel= each=name (for all that it needs)]
 //       A stage runs a program unless it says `handler`: then it runs the handler of its type.
 //   ok TASK [result=JSON] [reused]   fail TASK [MESSAGE] [kind=K] [final] [batch]      stopped TASK
 //       (each: note= started_ns= ended_ns=)

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/source_dir.h"
 #include "fleet/brain.h"
 #include "fleet/record.h"
 #include "fleet/scenario_script_test.h"
@@ -28,7 +29,7 @@ using testing_support::ScriptBlock;
 using testing_support::ScriptCommand;
 using testing_support::ScriptLine;
 
-const std::filesystem::path kFolder = ROTA_SOURCE_DIR "/src/fleet/scenarios";
+const std::filesystem::path kFolder = std::string(kSourceDir) + "/src/fleet/scenarios";
 
 class Runner {
  public:
@@ -169,6 +170,9 @@ TEST(ScenarioTest, Reasoning) { run_scenario("reasoning"); }
 // B-4: priority, aging, first come first served; nobody is blocked by what cannot be placed.
 TEST(ScenarioTest, ReadyOrder) { run_scenario("ready_order"); }
 
+// B-4: the order holds when several workers become free in one record.
+TEST(ScenarioTest, ReadyOrderOfManyWorkers) { run_scenario("ready_order_many"); }
+
 // B-5: what a worker is, and what it must have.
 TEST(ScenarioTest, Workers) { run_scenario("workers"); }
 
@@ -278,15 +282,37 @@ TEST(ScenarioTest, Exact) { run_scenario("exact"); }
 // B-22: queued and merged tasks count.
 TEST(ScenarioTest, Quota) { run_scenario("quota"); }
 
+// B-4: a wide task that narrow ones overtake reserves a worker, and a long queue at a worker is recalled.
+TEST(ScenarioTest, Reservation) { run_scenario("reservation"); }
+TEST(ScenarioTest, Recall) { run_scenario("recall"); }
+
+// B-25: the task with the longest path to the end goes first.
+TEST(ScenarioTest, CriticalPath) { run_scenario("critical_path"); }
+
 // B-22: as few as possible, where it may run, and the room is kept.
 TEST(ScenarioTest, PreemptionRoom) { run_scenario("preemption_room"); }
+
+// B-22, B-23: a task that was ahead when it was assigned is not stopped by one that waited with it.
+TEST(ScenarioTest, PreemptionOrder) { run_scenario("preemption_order"); }
 
 // B-23: not again and again at one instant.
 TEST(ScenarioTest, Refusal) { run_scenario("refusal"); }
 
+// Y-4: stages that run after a failure, and finally; after a cancellation and a retry, too.
+TEST(ScenarioTest, WorkflowEnd) { run_scenario("workflow_end"); }
+
+// Y-5: parallel, fail_fast and deadlines are decided by the brain.
+TEST(ScenarioTest, WorkflowLimits) { run_scenario("workflow_limits"); }
+
+// Contract: Y-2, Y-6. A matrix that is a result: tasks are created when it is known. Tasks that are left out.
+TEST(ScenarioTest, FanOut) { run_scenario("fan_out"); }
+
+// Y-3: a task waits only for the tasks with the same values.
+TEST(ScenarioTest, ItemNeeds) { run_scenario("item_needs"); }
+
 // A script that no test runs would rot.
 TEST(ScenarioTest, EveryScriptIsRun) {
-  const std::string tests = read_file(ROTA_SOURCE_DIR "/src/fleet/scenario_test.cc");
+  const std::string tests = read_file(std::string(kSourceDir) + "/src/fleet/scenario_test.cc");
   for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
     const std::string call = "run_scenario(\"" + entry.path().stem().string() + "\")";
     EXPECT_NE(tests.find(call), std::string::npos) << entry.path();

@@ -1,12 +1,16 @@
 // The steps that follow from a state by themselves, repeated until none is left.
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
+#include "base/sim_hooks.h"
 #include "fleet/decide.h"
 #include "fleet/dispatch_mode.h"
 #include "fleet/placement.h"
+#include "fleet/ready_head.h"
 #include "fleet/scope.h"
 #include "rota/assert.h"
 
@@ -15,8 +19,8 @@ namespace rota::fleet {
 void Decision::settle() {
   for (;;) {
     state_.placement().drop_stale(state_);
-    if (promote() || examine() || unbind() || release_room() || place() || defer() || preempt() || leave() ||
-        end_workflow())
+    if (promote() || examine() || unbind() || release_room() || place() || defer() || preempt() || recall() ||
+        leave() || end_workflow())
       continue;
     return;
   }
@@ -35,7 +39,8 @@ bool Decision::promote() {
       ResourceRequest request = workflow.template_of(workflow.tasks[first.index()]).needs;
       request.memory_bytes = next->held.memory_bytes;
       take_fleet_names(state_.policy(), request);
-      if (worker.spec.resources.fits(request, worker.used)) {
+      if (worker.spec.resources.fits(request, worker.used) ||
+          !ROTA_GUARD("brain: a queued task starts when it fits", true)) {
         emit(TaskStarted{first, worker.spec.resources.allot(request, worker.used).devices});
         return true;
       }
@@ -53,7 +58,23 @@ bool Decision::examine() {
   const TaskId id = index.to_examine().front();
   index.pop_to_examine(id);
   const Workflow& workflow = state_.at(id.workflow());
-  const TaskTemplate& use = workflow.template_of(workflow.tasks[id.index()]);
+  const Task& task = workflow.tasks[id.index()];
+  const TaskTemplate& use = workflow.template_of(task);
+  const Stage& stage = workflow.spec.stages[task.stage];
+  if (!workflow.applies(task.stage) || stage.leaves_out(workflow.stages[task.stage].number(id.index()))) {
+    emit(TaskSkipped{id});
+    return true;
+  }
+  if (workflow.is_placeholder(task)) {
+    expand(id);
+    return true;
+  }
+  if (const ItemLink* link = workflow.unmatched(task); link != nullptr) {
+    fail(id, FailureKind::kReference,
+         "no task of stage '" + workflow.spec.stages[link->parent].name +
+             "' has the values of this one, which `each` compares");
+    return true;
+  }
   TaskScope scope(state_, id);
   if (!use.condition.empty()) {
     const Result<bool> holds = evaluate_condition(use.condition, scope);
@@ -87,120 +108,144 @@ bool Decision::over_limit(const User& user, const ShapeKey& key, std::int64_t ta
     fleet.named = state_.policy().fleet;
     Amounts more;
     more.add(key.fleet, tasks);
-    if (!fleet.fits(more, state_.fleet_used())) return true;
+    if (ROTA_GUARD("brain: counts of the fleet", !fleet.fits(more, state_.fleet_used()))) {
+      ROTA_SOMETIMES("brain: a named resource of the fleet is used up");
+      return true;
+    }
   }
-  return !user.limits.limits_nothing() && user.limits.exceeded(user.used, counted_use(key, tasks)).has_value();
+  return ROTA_GUARD("brain: quotas", !user.limits.limits_nothing() &&
+                                         user.limits.exceeded(user.used, counted_use(key, tasks)).has_value());
 }
 
 // A ready task is bound to a worker that can never run it, and another one can: the binding is released (B-7).
 bool Decision::unbind() {
   PlacementIndex& index = state_.placement();
+  const bool workflows = dispatch_rules(state_).binding == Binding::kWorkflow;
+  // Sorted: the order of the list depends on the history of the process.
+  std::set<std::pair<WorkflowId, std::string>> bindings;
   while (!index.to_unbind().empty()) {
     const ShapeKey key = index.shape(index.to_unbind().front()).key;
     index.pop_to_unbind();
     index.drop_stale(state_);
     if (!could_run_elsewhere(state_, key)) continue;
-    if (dispatch_rules(state_).binding == Binding::kWorkflow) {
-      emit(BindingDropped{key.workflow, {}});
-    } else {
-      emit(BindingDropped{WorkflowId(), key.type});
-    }
-    return true;
+    bindings.emplace(workflows ? key.workflow : WorkflowId(), workflows ? std::string() : key.type);
   }
-  return false;
+  for (const auto& [workflow, type] : bindings) emit(BindingDropped{workflow, type});
+  return !bindings.empty();
 }
 
-// Room is kept for a task that may not start now, whatever room there is: others may use it.
+// Room is kept for a task that may not start now, whatever room there is, or on a worker that can no longer run it,
+// that belongs to another workflow now, or where a paused task will not make room: others may use it.
 bool Decision::release_room() {
   for (const TaskId id : state_.reserving()) {
     const Workflow& workflow = state_.at(id.workflow());
     const Shape& shape = state_.placement().shape(workflow.tasks[id.index()].shape);
-    if (!over_limit(state_.users()[workflow.user], shape.key)) continue;
+    const Worker& worker = state_.at(workflow.tasks[id.index()].reserved());
+    if (!over_limit(state_.users()[workflow.user], shape.key) && !works_for_another(state_, shape.key, worker) &&
+        PlacementIndex::permits(state_, shape, worker) && could_make_room(state_, worker, shape.key)) {
+      continue;
+    }
+    ROTA_SOMETIMES("brain: kept room is released");
     emit(RoomReserved{id, WorkerId()});
     return true;
   }
   return false;
 }
 
-namespace {
-
-// The head of a class, with everything that decides its place in the order (B-4, B-22).
-struct Head {
-  std::int64_t priority = 0;
-  bool started = false;
-  std::int64_t share = 0;
-  ReadyEntry entry{};
-  ShapeRef shape = kNoShape;
-  const ReadyClass* ready = nullptr;
-};
-
-bool before(const Head& a, const Head& b) {
-  if (a.priority != b.priority) return a.priority > b.priority;
-  if (a.started != b.started) return a.started;
-  if (a.share != b.share) return a.share < b.share;
-  return a.entry < b.entry;
+// The first class of the open shapes. Shapes that no worker takes now, and workers that take nothing, are passed over
+// until something changes.
+const OrderTree::Item* Decision::first_open() {
+  PlacementIndex& index = state_.placement();
+  const auto limited = [&](const OrderTree::Item& item) {
+    return over_limit(state_.users()[item.klass->user], index.shape(item.shape).key);
+  };
+  const OrderTree::Item* best = nullptr;
+  Head first;  // Of `best`, once there is another one to compare it with.
+  do {
+    best = nullptr;
+    bool compared = false;
+    index.offer_workers(state_, limited);
+    for (std::size_t i = 0; i < index.open_shapes().size();) {
+      const ShapeRef ref = index.open_shapes()[i];
+      const Shape& shape = index.shape(ref);
+      const OrderTree::Item* item =
+          index.first_in(state_, shape, [&](const OrderTree::Item& each) { return !limited(each); });
+      if (item == nullptr || !index.has_takers(state_, ref)) {
+        index.close(ref);
+        continue;
+      }
+      ++i;
+      if (best == nullptr) {
+        best = item;
+        continue;
+      }
+      if (!std::exchange(compared, true)) first = head_of(state_, *best);
+      if (const Head head = head_of(state_, *item); before(head, first)) {
+        best = item;
+        first = head;
+      }
+    }
+  } while (index.has_workers_to_offer());
+  return best;
 }
 
-Head head_of(const State& state, ShapeRef shape, const ClassKey& key, const ReadyClass& ready) {
-  Head head;
-  head.entry = *ready.head();
-  head.shape = shape;
-  head.ready = &ready;
-  head.priority = effective_priority(state, state.at(head.entry.task));
-  if (state.policy().prefer_started) head.started = state.at(head.entry.task.workflow()).started;
-  if (state.policy().fair_share) head.share = dominant_share(state, state.users()[key.user]);
-  return head;
+// The best class that is not a gang.
+const OrderTree::Item* Decision::next_to_place() {
+  const OrderTree::Item* best = first_open();
+  if (best == nullptr || !placed_) return best;
+  return state_.placement().open_between(state_, *placed_, *best) ? first_open() : best;
 }
-
-}  // namespace
 
 bool Decision::place() {
   const PlacementIndex& index = state_.placement();
-  if (index.open_shapes().empty()) return false;
-  // The best class that is not a gang, and the gangs, which may turn out not to fit.
-  Head best;
-  std::vector<Head> others;
-  for (const ShapeRef ref : index.open_shapes()) {
+  const OrderTree::Item* best = next_to_place();
+  // Gangs may turn out not to fit.
+  std::vector<Head> gangs;
+  for (const ShapeRef ref : index.gangs()) {
     const Shape& shape = index.shape(ref);
-    for (const auto& [key, ready] : shape.classes) {
-      if (over_limit(state_.users()[key.user], shape.key)) continue;
-      Head head = head_of(state_, ref, key, ready);
-      if (shape.key.gang != 0) {
-        others.push_back(head);
-      } else if (best.ready == nullptr || before(head, best)) {
-        best = head;
-      }
+    const OrderTree::Item* item = index.first_in(state_, shape, [&](const OrderTree::Item& each) {
+      return !over_limit(state_.users()[each.klass->user], shape.key);
+    });
+    if (item != nullptr) gangs.push_back(head_of(state_, *item));
+  }
+  if (!gangs.empty()) {
+    std::sort(gangs.begin(), gangs.end(), before);
+    Head first;
+    if (best != nullptr) first = head_of(state_, *best);
+    for (const Head& gang : gangs) {
+      if (best != nullptr && before(first, gang)) break;
+      if (place_gang(gang.shape, gang.entry.task)) return true;
     }
   }
-  std::sort(others.begin(), others.end(), before);
-  for (const Head& gang : others) {
-    if (best.ready != nullptr && before(best, gang)) break;
-    if (place_gang(gang.shape, *gang.ready)) return true;
-  }
-  if (best.ready != nullptr) {
-    assign(best.entry.task);
-    return true;
-  }
-  return false;
+  if (best == nullptr) return false;
+  const TaskId task = best->key.head.task;
+  const Choice choice = choose_worker(state_, task);
+  if (reserve_ahead_of(*best, choice.worker)) return true;
+  placed_ = *best;
+  assign(task, choice);
+  return true;
 }
 
 // Places a gang if each of its tasks that has not succeeded is ready, and all of them fit at once.
-bool Decision::place_gang(ShapeRef ref, const ReadyClass& ready) {
-  const TaskId any = ready.head()->task;
+bool Decision::place_gang(ShapeRef ref, TaskId any) {
   const Workflow& workflow = state_.at(any.workflow());
   const StageState& stage = workflow.stages[workflow.tasks[any.index()].stage];
   std::vector<TaskId> tasks;
-  for (std::uint32_t t = stage.first; t < stage.first + stage.count; ++t) {
+  for (const std::uint32_t t : stage.tasks()) {
     const TaskState state = workflow.tasks[t].state;
     if (state == TaskState::kReady && workflow.tasks[t].shape == ref) tasks.push_back(TaskId(workflow.id, t));
-    if (state != TaskState::kReady && state != TaskState::kSucceeded) return false;
+    if (ROTA_GUARD("brain: a gang is complete", state != TaskState::kReady && state != TaskState::kSucceeded)) {
+      ROTA_SOMETIMES("brain: a gang is not complete");
+      return false;
+    }
   }
   const User& user = state_.users()[workflow.user];
   const auto count = static_cast<std::int64_t>(tasks.size());
   if (over_limit(user, state_.placement().shape(ref).key, count)) return false;
   const std::vector<Choice> choices = choose_gang(state_, ref, tasks);
-  if (choices.size() != tasks.size()) return false;
-  for (std::size_t i = 0; i < tasks.size(); ++i) {
+  if (choices.size() != tasks.size()) ROTA_SOMETIMES("brain: a gang finds room for a part");
+  if (ROTA_GUARD("brain: a gang starts together", choices.size() != tasks.size())) return false;
+  for (std::size_t i = 0; i < tasks.size() && i < choices.size(); ++i) {
     const Choice& choice = choices[i];
     emit(TaskAssigned{
         tasks[i], state_.at(tasks[i]).attempt.next(), choice.worker, choice.devices, false, {}, choice.reasoning});
@@ -208,15 +253,19 @@ bool Decision::place_gang(ShapeRef ref, const ReadyClass& ready) {
   return true;
 }
 
-void Decision::assign(TaskId id) {
-  Choice choice = choose_worker(state_, id);
+void Decision::assign(TaskId id, const Choice& choice) {
   TaskAssigned assigned{
       id, state_.at(id).attempt.next(), choice.worker, choice.devices, choice.queued, {}, choice.reasoning};
   const Shape& shape = state_.placement().shape(state_.at(id).shape);
-  if (shape.key.merge != Hash128()) {
+  const Workflow& own = state_.at(id.workflow());
+  if (const Hash128 merge = PlacementIndex::merge_of(state_, own, own.tasks[id.index()]); merge != Hash128()) {
     // The next tasks with an equal template, of any workflow, join the execution in their order.
     std::vector<Head> more;
-    for (const auto& [key, ready] : shape.classes) {
+    ClassKey from;
+    from.merge = merge;
+    from.priority = std::numeric_limits<std::int32_t>::min();
+    for (auto at = shape.classes.lower_bound(from); at != shape.classes.end() && at->first.merge == merge; ++at) {
+      const ReadyClass& ready = at->second;
       std::size_t taken = 0;
       auto run = ready.queue.begin();
       auto side = ready.stragglers.begin();
@@ -241,8 +290,9 @@ void Decision::assign(TaskId id) {
       if (assigned.members.size() + 1 >= static_cast<std::size_t>(state_.policy().merge_most)) break;
       const std::uint32_t user = state_.at(head.entry.task.workflow()).user;
       const User& owner = state_.users()[user];
-      if (!owner.limits.limits_nothing() &&
-          owner.limits.exceeded(owner.used, counted_use(shape.key, joined[user] + 1)).has_value()) {
+      if (ROTA_GUARD("brain: merged tasks count in quotas",
+                     !owner.limits.limits_nothing() &&
+                         owner.limits.exceeded(owner.used, counted_use(shape.key, joined[user] + 1)).has_value())) {
         continue;
       }
       ++joined[user];
@@ -258,6 +308,7 @@ bool Decision::defer() {
   if (index.to_defer().empty()) return false;
   const TaskId id = index.to_defer().front();
   index.pop_to_defer();
+  ROTA_SOMETIMES("brain: a task waits for its parent's worker");
   emit(TaskRequeued{id, RequeueReason::kStickyWorkerBusy, 0, 0});
   return true;
 }
@@ -269,11 +320,11 @@ bool Decision::preempt() {
   Head best;
   Victims victims;
   state_.placement().each_shape([&](ShapeRef ref, const Shape& shape) {
-    if (shape.ready == 0 || shape.start > 0 || shape.key.gang != 0 || !shape.key.reserves.is_none()) return;
+    if (shape.ready == 0 || shape.key.gang != 0 || !shape.key.reserves.is_none()) return;
     for (const auto& [key, ready] : shape.classes) {
       Head head = head_of(state_, ref, key, ready);
       if (over_limit(state_.users()[key.user], shape.key)) continue;
-      if (best.ready != nullptr && !before(head, best)) continue;
+      if (best.shape != kNoShape && !before(head, best)) continue;
       Victims found = choose_victims(state_, head.entry.task);
       if (found.tasks.empty()) continue;
       best = head;
@@ -304,7 +355,8 @@ bool Decision::end_workflow() {
   index.pop_to_end();
   Outcome outcome = Outcome::kSucceeded;
   for (const Task& task : state_.at(id).tasks) {
-    if (task.state == TaskState::kFailed) outcome = Outcome::kFailed;
+    if (ROTA_GUARD("brain: a failed task fails its workflow", task.state == TaskState::kFailed))
+      outcome = Outcome::kFailed;
     if (task.state == TaskState::kCancelled && outcome != Outcome::kFailed) outcome = Outcome::kCancelled;
   }
   emit(WorkflowEnded{id, outcome});

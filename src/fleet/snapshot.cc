@@ -32,10 +32,45 @@ struct GlobalsImage {
   WorkerId last_assigned{};
   std::int64_t elastic_polled_ns = 0;
   std::vector<TypeOwner> type_owner{};
-  ROTA_FIELDS(policy, index, logical, now_ns, last_workflow, last_worker, last_assigned, elastic_polled_ns, type_owner)
+  RunTimes::Image run_times{};
+  std::vector<Schedule> schedules{};
+  ROTA_FIELDS(policy, index, logical, now_ns, last_workflow, last_worker, last_assigned, elastic_polled_ns, type_owner,
+              run_times, schedules)
 };
 
 Error damaged(const std::string& what) { return Error{ErrorCode::kCorrupt, "the snapshot is damaged: " + what}; }
+
+// The tasks that fan-outs created come after the `planned` ones; each tells its stage. False if they are not those of
+// the items.
+bool place_expanded(Workflow& workflow, std::uint32_t planned) {
+  for (std::uint32_t s = 0; s < workflow.stages.size(); ++s) {
+    const Stage& spec = workflow.spec.stages[s];
+    StageState& stage = workflow.stages[s];
+    if (spec.fan_out && !spec.items.empty()) {
+      stage.count = stage.unfinished = stage.open = static_cast<std::uint32_t>(spec.items.size());
+    }
+  }
+  std::uint32_t t = planned;
+  while (t < workflow.tasks.size()) {
+    StageState& stage = workflow.stages[workflow.tasks[t].stage];
+    if (stage.count < 2 || stage.more != stage.first + 1 || !workflow.spec.stages[workflow.tasks[t].stage].fan_out) {
+      return false;
+    }
+    stage.more = t;
+    for (std::uint32_t n = 1; n < stage.count; ++n, ++t) {
+      if (t >= workflow.tasks.size() || workflow.tasks[t].stage != workflow.tasks[stage.more].stage) return false;
+    }
+  }
+  for (std::uint32_t s = 0; s < workflow.stages.size(); ++s) {
+    const StageState& stage = workflow.stages[s];
+    if (workflow.spec.stages[s].fan_out && stage.count > 1 && stage.more < planned) return false;
+  }
+  for (ItemLink& link : workflow.links) {
+    if (link.resolved || !workflow.items_known(link.parent) || !workflow.items_known(link.child)) continue;
+    if (!resolve_link(workflow.spec, link).ok()) return false;
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -50,7 +85,10 @@ std::string State::encode() const {
                        globals_.last_worker,
                        globals_.last_assigned,
                        globals_.elastic_polled_ns,
+                       {},
+                       globals_.run_times.image(),
                        {}};
+  for (const auto& [name, schedule] : globals_.schedules) globals.schedules.push_back(schedule);
   for (const auto& [type, worker] : globals_.type_owner) globals.type_owner.push_back({type, worker});
   out.add(globals);
   out.add(static_cast<std::uint64_t>(placement_.kinds().size()));
@@ -63,13 +101,16 @@ std::string State::encode() const {
   out.add(static_cast<std::uint64_t>(users_.size()));
   for (const User& user : users_) out.add(static_cast<const UserData&>(user));
   out.add(first_workflow_);
-  out.add(static_cast<std::uint64_t>(workflows_.size()));
-  for (const auto& workflow : workflows_) {
+  const std::uint64_t forgotten = first_workflow_ - kept_from_;
+  out.add(static_cast<std::uint64_t>(workflows_.size()) - forgotten);
+  for (std::uint64_t i = forgotten; i < workflows_.size(); ++i) {
+    const auto& workflow = workflows_[i];
     out.add(workflow != nullptr);
     if (workflow == nullptr) continue;
     out.add(static_cast<const WorkflowData&>(*workflow));
     out.add(workflow->spec);
     out.add(workflow->user);
+    out.add(workflow->tails);
     out.add(static_cast<std::uint64_t>(workflow->tasks.size()));
     for (const Task& task : workflow->tasks) {
       out.add(static_cast<const TaskData&>(task));
@@ -95,7 +136,18 @@ Result<State> State::decode(std::string_view bytes) {
   state.globals_.last_worker = globals.last_worker;
   state.globals_.last_assigned = globals.last_assigned;
   state.globals_.elastic_polled_ns = globals.elastic_polled_ns;
-  for (TypeOwner& owner : globals.type_owner) state.globals_.type_owner[std::move(owner.type)] = owner.worker;
+  for (const TypeOwner& owner : globals.type_owner) {
+    state.unbind_type(owner.type);
+    state.bind_type(owner.type, owner.worker);
+  }
+  state.globals_.run_times = RunTimes::from(globals.run_times);
+  for (Schedule& schedule : globals.schedules) {
+    state.schedule_set_.add(hash_fields(schedule));
+    std::string name = schedule.spec.name;
+    if (!state.globals_.schedules.emplace(std::move(name), std::move(schedule)).second) {
+      return damaged("two schedules have the same name");
+    }
+  }
   state.policy_hash_ = hash_fields(state.globals_.policy);
 
   std::vector<KindData> kinds;
@@ -118,6 +170,7 @@ Result<State> State::decode(std::string_view bytes) {
       worker->execution_set.add(hash_fields(execution));
       if (execution.queued) {
         ++worker->queued;
+        worker->queued_ns += execution.expected_ns;
       } else {
         worker->used.add(execution.held);
       }
@@ -137,6 +190,7 @@ Result<State> State::decode(std::string_view bytes) {
     state.set_.add(user.hash);
   }
   if (!in.read(state.first_workflow_) || !in.read(count)) return in.error();
+  state.kept_from_ = state.first_workflow_;
   for (std::uint64_t i = 0; i < count; ++i) {
     bool there = false;
     if (!in.read(there)) return in.error();
@@ -146,18 +200,24 @@ Result<State> State::decode(std::string_view bytes) {
     Workflow& workflow = *place;
     std::uint64_t tasks = 0;
     if (!in.read(static_cast<WorkflowData&>(workflow)) || !in.read(workflow.spec) || !in.read(workflow.user) ||
-        !in.read(tasks)) {
+        !in.read(workflow.tails) || !in.read(tasks)) {
       return in.error();
     }
     ROTA_TRY_ASSIGN(WorkflowPlan plan, plan_workflow(workflow.spec));
-    if (workflow.id.value() != state.first_workflow_ + i || plan.tasks != tasks ||
+    if (workflow.id.value() != state.first_workflow_ + i || plan.tasks > tasks ||
         workflow.user >= state.users_.size()) {
       return damaged("the parts of a workflow do not match");
+    }
+    if (!workflow.tails.empty()) {
+      if (workflow.tails.size() != plan.stages.size()) return damaged("a workflow has paths of other stages");
+      workflow.tails_hash = rota::hash_of(workflow.tails);
     }
     workflow.spec_hash = hash_fields(workflow.spec);
     workflow.dag = std::move(plan.dag);
     workflow.stages = std::move(plan.stages);
     workflow.templates = std::move(plan.templates);
+    workflow.finally = std::move(plan.finally);
+    workflow.links = std::move(plan.links);
     workflow.tasks.resize(tasks);
     for (Task& task : workflow.tasks) {
       bool more = false;
@@ -166,16 +226,11 @@ Result<State> State::decode(std::string_view bytes) {
       if (task.stage >= workflow.stages.size()) return damaged("a task is in no stage");
       task.hash = hash_of_task(workflow.id_of(task), task);
       state.set_.add(task.hash);
-      if (task.state == TaskState::kSucceeded) --workflow.stages[task.stage].unfinished;
       if (task.state == TaskState::kRunning) ++workflow.running;
       if (!graph::is_terminal(task.state)) ++state.unfinished_;
     }
-    for (std::uint32_t s = 0; s < workflow.stages.size(); ++s) {
-      workflow.stages[s].waits = 0;
-      for (const graph::TaskRef parent : workflow.dag.parents(graph::TaskRef(s + 1))) {
-        workflow.stages[s].waits += workflow.stages[parent.value() - 1].unfinished > 0 ? 1 : 0;
-      }
-    }
+    if (!place_expanded(workflow, plan.tasks)) return damaged("the tasks of a fan-out do not match its items");
+    state.count_stages(workflow);
     if (!workflow.key.empty()) state.keys_[workflow.key] = workflow.id;
     workflow.hash = hash_of_workflow(workflow);
     state.set_.add(workflow.hash);
@@ -192,6 +247,7 @@ Result<State> State::decode(std::string_view bytes) {
     }
   }
   state.rebuild();
+  state.placement_.rest();
   return state;
 }
 
@@ -204,6 +260,7 @@ void State::rebuild() {
     placement_.add_worker(*this, *worker, true);
     live_workers_ += worker->live() ? 1 : 0;
     worker->reserved.clear();
+    worker->recall_due_ns = 0;
     if (worker->queued > 0) placement_.add_to_promote(worker->id);
     if (worker->refusing) {
       placement_.set_timer(
@@ -234,6 +291,9 @@ void State::rebuild() {
       placement_.set_timer(
           {workflow->ended_ns + policy().retention_ms * kNs, Timer::Kind::kForgetWorkflow, workflow->id.value()});
     }
+    if (workflow->outcome == Outcome::kRunning && workflow->deadline_ns > 0) {
+      placement_.set_timer({workflow->deadline_ns, Timer::Kind::kDeadline, workflow->id.value()});
+    }
     for (Task& task : workflow->tasks) {
       task.shape = kNoShape;
       if (task.state == TaskState::kReady) ready.emplace_back(task.since_ns, workflow->id_of(task));
@@ -246,6 +306,11 @@ void State::rebuild() {
   for (const auto& [since, id] : ready) {
     Workflow& workflow = workflow_at(id.workflow());
     placement_.push(*this, workflow, workflow.tasks[id.index()]);
+  }
+  for (const auto& worker : workers_) {
+    if (worker == nullptr) continue;
+    placement_.update_worker(*this, *worker);
+    placement_.set_recall_timer(*this, *worker);
   }
   if (policy().elastic.enable) {
     placement_.set_timer({globals_.elastic_polled_ns + policy().elastic.poll_ms * kNs, Timer::Kind::kElastic, 0});

@@ -29,7 +29,7 @@ std::string Workflow::name_of(const Task& task) const {
   const StageState& stage = stages[task.stage];
   const std::string& name = spec.stages[task.stage].name;
   if (stage.count == 1) return name;
-  return name + "[" + std::to_string(static_cast<std::size_t>(&task - tasks.data()) - stage.first) + "]";
+  return name + "[" + std::to_string(stage.number(static_cast<std::uint32_t>(&task - tasks.data()))) + "]";
 }
 
 std::string_view to_string(WorkerStatus status) {
@@ -65,20 +65,6 @@ WorkerStatus Worker::status(std::int64_t max_queue) const {
 
 // --- Reading ---
 
-Workflow* State::lookup(WorkflowId id) const {
-  if (id.value() < first_workflow_ || id.value() - first_workflow_ >= workflows_.size()) return nullptr;
-  return workflows_[id.value() - first_workflow_].get();
-}
-Task* State::lookup(TaskId id) const {
-  Workflow* workflow = lookup(id.workflow());
-  return workflow == nullptr || id.index() >= workflow->tasks.size() ? nullptr : &workflow->tasks[id.index()];
-}
-Worker* State::lookup(WorkerId id) const {
-  return id.is_none() || id.value() > workers_.size() ? nullptr : workers_[id.value() - 1].get();
-}
-const Workflow* State::find(WorkflowId id) const { return lookup(id); }
-const Task* State::find(TaskId id) const { return lookup(id); }
-const Worker* State::find(WorkerId id) const { return lookup(id); }
 const Worker* State::find_worker(std::string_view name) const {
   const auto found = worker_names_.find(name);
   return found == worker_names_.end() ? nullptr : find(found->second);
@@ -87,22 +73,6 @@ const Workflow* State::find_key(std::string_view key) const {
   const auto found = keys_.find(key);
   return found == keys_.end() ? nullptr : find(found->second);
 }
-const Workflow& State::at(WorkflowId id) const {
-  const Workflow* workflow = find(id);
-  ROTA_ASSERT(workflow != nullptr, "no such workflow", id);
-  return *workflow;
-}
-const Task& State::at(TaskId id) const {
-  const Task* task = find(id);
-  ROTA_ASSERT(task != nullptr, "no such task", id.to_string());
-  return *task;
-}
-const Worker& State::at(WorkerId id) const {
-  const Worker* worker = find(id);
-  ROTA_ASSERT(worker != nullptr, "no such worker", id);
-  return *worker;
-}
-
 Workflow& State::workflow_at(WorkflowId id) {
   Workflow* workflow = lookup(id);
   ROTA_ASSERT(workflow != nullptr, "no such workflow", id);
@@ -144,20 +114,23 @@ Hash128 State::hash_of_task(TaskId id, const Task& task) {
   hasher.add(static_cast<std::uint64_t>(task.worker.value()) |
              static_cast<std::uint64_t>(static_cast<std::uint32_t>(task.priority)) << 32);
   hasher.add(task.since_ns).add(task.assigned_ns).add(task.started_ns).add(task.ended_ns).add(task.assigned_in);
+  if (task.path_ms != 0) hasher.add(task.path_ms);
   if (task.extra != nullptr) hasher.add(hash_fields(*task.extra));
   return hasher.finish128();
 }
 Hash128 State::hash_of_workflow(const Workflow& workflow) {
   const WorkflowData& data = workflow;
-  return rota::hash_of(std::uint8_t{2}, hash_fields(data), workflow.spec_hash);
+  return rota::hash_of(std::uint8_t{2}, hash_fields(data), workflow.spec_hash, workflow.tails_hash);
 }
 Hash128 State::hash_of_worker(const Worker& worker) {
+  static const Hash128 kNoCaches = SetHash().value();
   Hasher hasher;
   hasher.add(std::uint8_t{3}).add(worker.id).add(worker.spec_hash);
   hasher.add(worker.reachable).add(worker.draining).add(worker.left).add(worker.disabled_by_hand);
   hasher.add(worker.disabled_elastic).add(worker.enabled_by_hand).add(worker.refusing).add(worker.refused_ns);
   hasher.add(worker.registered_in);
-  hasher.add(worker.execution_set.value()).add(worker.cache_set.value()).add(worker.owner).add(worker.seen_ns);
+  hasher.add(worker.execution_set.value()).add(worker.caches.empty() ? kNoCaches : worker.cache_set.value());
+  hasher.add(worker.owner).add(worker.seen_ns);
   hasher.add(worker.idle_since_ns).add(worker.toggled_ns).add(worker.gone_ns).add(worker.slot).add(worker.lives);
   return hasher.finish128();
 }
@@ -170,7 +143,9 @@ Hash128 State::hash() const {
   Hasher hasher;
   hasher.add(set_.value()).add(policy_hash_).add(globals_.now_ns).add(globals_.last_workflow).add(globals_.last_worker);
   hasher.add(globals_.last_assigned).add(globals_.elastic_polled_ns);
-  for (const auto& [type, worker] : globals_.type_owner) hasher.add(type).add(worker);
+  if (!globals_.type_owner.empty()) hasher.add(type_owner_set_.value());
+  if (!globals_.schedules.empty()) hasher.add(schedule_set_.value());
+  hasher.add(globals_.run_times.hash());
   return hasher.finish128();
 }
 
@@ -232,7 +207,8 @@ std::vector<Timer> State::take_due_timers() {
 }
 
 void State::end() {
-  placement_.reset_grace_timers(*this);
+  placement_.rest();
+  placement_.reset_fired_timers(*this);
   // An entity that this record has removed is not found, and needs no hash.
   for (const TaskId id : dirty_tasks_) {
     Task* task = lookup(id);
@@ -272,7 +248,8 @@ void State::end() {
 
 void State::forget_record(std::uint64_t index, std::int64_t logical, std::int64_t now_ns) {
   ROTA_ASSERT(dirty_tasks_.empty() && dirty_workers_.empty() && dirty_workflows_.empty(), "nothing was applied");
-  placement_.reset_grace_timers(*this);
+  placement_.rest();
+  placement_.reset_fired_timers(*this);
   globals_.index = index;
   globals_.logical = logical;
   globals_.now_ns = now_ns;
@@ -282,6 +259,7 @@ std::int64_t State::next_due_ns() const { return placement_.next_due_ns(); }
 
 void State::apply(const Event& event, const Command& cause) {
   std::visit([&](const auto& e) { on(e, cause); }, event);
+  if (!slots_to_fill_.empty()) fill_slots();
 }
 
 // --- Policy and users ---
@@ -292,7 +270,10 @@ void State::on(const PolicyChanged&, const Command& cause) {
   globals_.elastic_polled_ns = time_ns();  // The coordinator first acts one interval from now.
   split_held_resources();
   const Binding binding = dispatch_rules(*this).binding;
-  if (binding != Binding::kType) globals_.type_owner.clear();
+  if (binding != Binding::kType) {
+    globals_.type_owner.clear();
+    type_owner_set_ = SetHash();
+  }
   if (binding != Binding::kWorkflow) {
     each_worker([&](const Worker& worker) {
       if (!worker.owner.is_none()) edit(worker.id).owner = WorkflowId();
@@ -302,6 +283,10 @@ void State::on(const PolicyChanged&, const Command& cause) {
     });
   }
   rebuild();
+  for (const auto& workflow : workflows_) {
+    if (workflow == nullptr || workflow->outcome != Outcome::kRunning) continue;
+    if (policy().order == Order::kCriticalPath) rank(*workflow);
+  }
 }
 
 // Which of the named resources that executions hold belong to the whole fleet depends on the policy.
@@ -338,6 +323,58 @@ void State::on(const QuotaChanged&, const Command& cause) {
   User& user = edit_user(user_index(quota.user));
   user.weight = quota.weight;
   user.limits = quota.limits;
+  placement_.limits_changed(user_index(quota.user));
+}
+
+// --- Schedules ---
+
+void State::on(const ScheduleSet&, const Command& cause) {
+  const ScheduleSpec& spec = body<SetSchedule>(cause).schedule;
+  const auto [place, fresh] = globals_.schedules.try_emplace(spec.name);
+  Schedule& schedule = place->second;
+  if (!fresh) schedule_set_.remove(hash_fields(schedule));
+  schedule.spec = spec;
+  schedule.last_ns = std::max(schedule.last_ns, time_ns());
+  if (spec.overlap != OverlapRule::kQueue) schedule.queued.clear();
+  schedule_set_.add(hash_fields(schedule));
+}
+
+void State::on(const ScheduleChanged&, const Command& cause) {
+  const auto& command = body<ChangeSchedule>(cause);
+  const auto place = globals_.schedules.find(command.name);
+  ROTA_ASSERT(place != globals_.schedules.end(), "no such schedule");
+  Schedule& schedule = place->second;
+  schedule_set_.remove(hash_fields(schedule));
+  if (command.change == ScheduleChange::kRemove) {
+    globals_.schedules.erase(place);
+    return;
+  }
+  schedule.paused = command.change == ScheduleChange::kPause;
+  schedule.last_ns = std::max(schedule.last_ns, time_ns());
+  schedule_set_.add(hash_fields(schedule));
+}
+
+void State::on(const ScheduleFired& e, const Command& cause) {
+  const auto& command = body<SubmitWorkflow>(cause);
+  const auto place = globals_.schedules.find(command.schedule);
+  ROTA_ASSERT(place != globals_.schedules.end(), "no such schedule");
+  Schedule& schedule = place->second;
+  schedule_set_.remove(hash_fields(schedule));
+  schedule.last_ns = std::max(schedule.last_ns, command.nominal_ns);
+  if (e.outcome == FiringOutcome::kQueued) {
+    schedule.queued.push_back(command.nominal_ns);
+  } else if (!schedule.queued.empty() && schedule.queued.front() == command.nominal_ns) {
+    schedule.queued.erase(schedule.queued.begin());
+  }
+  std::erase_if(schedule.runs, [this](WorkflowId id) {
+    const Workflow* workflow = find(id);
+    return workflow == nullptr || workflow->outcome != Outcome::kRunning;
+  });
+  if (e.outcome == FiringOutcome::kStarted) {
+    schedule.runs.push_back(e.workflow);
+    ++schedule.fired;
+  }
+  schedule_set_.add(hash_fields(schedule));
 }
 
 // --- Workers ---
@@ -361,7 +398,7 @@ void State::on(const WorkerRegistered& e, const Command& cause) {
   worker.reachable = true;
   worker.draining = worker.left = worker.refusing = false;
   worker.registered_in = record_;
-  if (command.incarnation != (worker.lives.empty() ? Incarnation() : worker.lives.back())) {
+  if (command.incarnation != worker.incarnation()) {
     if (worker.lives.size() >= WorkerData::kMostLives) worker.lives.erase(worker.lives.begin());
     worker.lives.push_back(command.incarnation);
   }
@@ -520,7 +557,7 @@ void State::on(const CachesReported& e, const Command& cause) {
 
 void State::on(const WorkflowAccepted& e, const Command& cause) {
   const auto& command = body<SubmitWorkflow>(cause);
-  ROTA_ASSERT(e.workflow.value() == first_workflow_ + workflows_.size(), "workflow ids are consecutive");
+  ROTA_ASSERT(e.workflow.value() == kept_from_ + workflows_.size(), "workflow ids are consecutive");
   if (!plan_) {  // The record is applied without having been decided here.
     Result<WorkflowPlan> planned = plan_workflow(command.workflow);
     ROTA_ASSERT(planned.ok(), "an accepted workflow has no fault");
@@ -539,6 +576,12 @@ void State::on(const WorkflowAccepted& e, const Command& cause) {
   workflow.dag = std::move(plan.dag);
   workflow.stages = std::move(plan.stages);
   workflow.templates = std::move(plan.templates);
+  workflow.finally = std::move(plan.finally);
+  workflow.main.open = plan.main_tasks;
+  workflow.links = std::move(plan.links);
+  for (std::uint32_t s = 0; s < workflow.stages.size(); ++s) {
+    if (workflow.spec.stages[s].parallel > 0) workflow.slots.emplace(s, StageSlots());
+  }
   workflow.dirty = true;
   dirty_workflows_.push_back(e.workflow);
   if (!workflow.key.empty()) keys_[workflow.key] = e.workflow;
@@ -549,7 +592,7 @@ void State::on(const WorkflowAccepted& e, const Command& cause) {
   for (std::uint32_t i = 0; i < workflow.stages.size(); ++i) {
     const StageState& stage = workflow.stages[i];
     const auto priority = static_cast<std::int32_t>(workflow.priority + workflow.spec.stages[i].priority);
-    for (std::uint32_t t = stage.first; t < stage.first + stage.count; ++t) {
+    for (const std::uint32_t t : stage.tasks()) {
       Task& task = workflow.tasks[t];
       task.stage = i;
       task.priority = priority;
@@ -557,24 +600,10 @@ void State::on(const WorkflowAccepted& e, const Command& cause) {
       dirty_tasks_.push_back(TaskId(workflow.id, t));
     }
   }
+  set_deadline(workflow);
+  if (policy().order == Order::kCriticalPath) rank(workflow);
   for (std::uint32_t i = 0; i < workflow.stages.size(); ++i) {
     if (workflow.stages[i].waits == 0) needs_met(workflow, i);
-  }
-}
-
-void State::needs_met(Workflow& workflow, std::uint32_t stage) {
-  const StageState& range = workflow.stages[stage];
-  for (std::uint32_t t = range.first; t < range.first + range.count; ++t) {
-    Task& task = workflow.tasks[t];
-    if (task.state == TaskState::kQueued && task.due_ns() == 0) ready_or_examined(workflow, task);
-  }
-}
-
-void State::ready_or_examined(Workflow& workflow, Task& task) {
-  if (workflow.info_of(task).examine && task.attempt.is_none()) {
-    placement_.add_to_examine(workflow.id_of(task));
-  } else {
-    become_ready(workflow, edit(workflow, task));
   }
 }
 
@@ -582,17 +611,23 @@ void State::become_ready(Workflow& workflow, Task& task) {
   move(workflow, task, TaskState::kReady);
   if (task.extra != nullptr) task.extra->due_ns = 0;
   if (task.since_ns == 0) task.since_ns = time_ns();
+  if (policy().order == Order::kCriticalPath) task.path_ms = path_of(workflow, task);
   placement_.push(*this, workflow, task);
 }
 
 void State::move(Workflow& workflow, Task& task, TaskState to) {
-  ROTA_ASSERT(graph::legal_transition(task.state, to), "a task goes from", graph::to_string(task.state), "to",
-              graph::to_string(to));
+  const bool again =
+      (task.state == TaskState::kSucceeded || task.state == TaskState::kReady) && to == TaskState::kQueued;
+  ROTA_ASSERT(graph::legal_transition(task.state, to) || (again && workflow.stages[task.stage].repeats),
+              "a task goes from", graph::to_string(task.state), "to", graph::to_string(to));
+  const TaskState from = task.state;
+  const bool used_slot = uses_slot(task);
   const bool was = graph::is_terminal(task.state);
   const bool is = graph::is_terminal(to);
   const bool ran = task.state == TaskState::kRunning;
   task.state = to;
   if (ran != (to == TaskState::kRunning)) workflow.running += ran ? ~0U : 1U;
+  if (workflow.spec.stages[task.stage].parallel > 0) slots_changed(workflow, task, used_slot, uses_slot(task));
   if (was == is) return;
   Workflow& edited = edit(workflow.id);
   if (is) {
@@ -600,23 +635,17 @@ void State::move(Workflow& workflow, Task& task, TaskState to) {
     --edited.unfinished;
     --unfinished_;
     if (edited.unfinished == 0) placement_.add_to_end(workflow.id);
+    task_ended(edited, task);
   } else {
     task.started_ns = task.ended_ns = 0;
     ++edited.unfinished;
     ++unfinished_;
+    const bool over = edited.outcome != Outcome::kRunning || edited.stopped != StopCause::kNone;
     edited.outcome = Outcome::kRunning;
     edited.ended_ns = 0;
-  }
-}
-
-void State::stage_task_done(Workflow& workflow, Task& task) {
-  StageState& stage = workflow.stages[task.stage];
-  ROTA_ASSERT(stage.unfinished > 0);
-  if (--stage.unfinished > 0) return;
-  for (const graph::TaskRef child : workflow.dag.children(graph::TaskRef(task.stage + 1))) {
-    StageState& next = workflow.stages[child.value() - 1];
-    ROTA_ASSERT(next.waits > 0);
-    if (--next.waits == 0) needs_met(workflow, child.value() - 1);
+    edited.stopped = StopCause::kNone;
+    if (over) set_deadline(edited);
+    task_reopened(edited, task, from);
   }
 }
 
@@ -639,16 +668,32 @@ void State::on(const WorkflowEnded& e, const Command&) {
       {time_ns() + policy().retention_ms * graph::kNsPerMs, Timer::Kind::kForgetWorkflow, e.workflow.value()});
 }
 
+void State::on(const WorkflowStopped& e, const Command&) { edit(e.workflow).stopped = e.cause; }
+
 void State::on(const WorkflowForgotten& e, const Command&) {
   Workflow& workflow = edit(e.workflow);
   ROTA_ASSERT(workflow.outcome != Outcome::kRunning);
   for (Task& task : workflow.tasks) edit(workflow, task);  // Subtracts it from the hash.
   if (!workflow.key.empty()) keys_.erase(workflow.key);
-  workflows_[e.workflow.value() - first_workflow_].reset();
-  while (!workflows_.empty() && workflows_.front() == nullptr) {
-    workflows_.pop_front();
-    ++first_workflow_;
-  }
+  workflows_[e.workflow.value() - kept_from_].reset();
+  std::uint64_t forgotten = first_workflow_ - kept_from_;
+  while (forgotten < workflows_.size() && workflows_[forgotten] == nullptr) ++forgotten;
+  first_workflow_ = kept_from_ + forgotten;
+  if (forgotten < 64 || 2 * forgotten < workflows_.size()) return;
+  workflows_.erase(workflows_.begin(), workflows_.begin() + static_cast<std::ptrdiff_t>(forgotten));
+  kept_from_ = first_workflow_;
+}
+
+void State::bind_type(const std::string& type, WorkerId worker) {
+  globals_.type_owner.emplace(type, worker);
+  type_owner_set_.add(rota::hash_of(type, worker));
+}
+
+void State::unbind_type(const std::string& type) {
+  const auto found = globals_.type_owner.find(type);
+  if (found == globals_.type_owner.end()) return;
+  type_owner_set_.remove(rota::hash_of(type, found->second));
+  globals_.type_owner.erase(found);
 }
 
 void State::on(const BindingDropped& e, const Command&) {
@@ -662,7 +707,7 @@ void State::on(const BindingDropped& e, const Command&) {
     }
     placement_.update_workflow(*this, e.workflow);
   } else {
-    globals_.type_owner.erase(e.type);
+    unbind_type(e.type);
     placement_.update_type(*this, e.type);
   }
 }
@@ -695,6 +740,12 @@ void State::reserve(Workflow& workflow, Task& task, WorkerId to) {
     placement_.update_worker(*this, *worker);
   }
   if (ready) placement_.push(*this, workflow, task);
+}
+
+void State::on(const RecallRequested& e, const Command&) {
+  Task& task = edit(e.task);
+  ROTA_ASSERT(task.at_worker, "a task in the queue of its worker is recalled");
+  task.stop = StopReason::kRecall;
 }
 
 void State::on(const ElasticPolled&, const Command&) {

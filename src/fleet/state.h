@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -30,6 +29,8 @@
 #include "fleet/event.h"
 #include "fleet/placement_index.h"
 #include "fleet/plan.h"
+#include "fleet/run_times.h"
+#include "rota/assert.h"
 #include "rota/graph/dag.h"
 #include "rota/graph/task.h"
 #include "rota/model/ids.h"
@@ -38,6 +39,13 @@
 namespace rota::fleet {
 
 using graph::TaskState;
+
+// It counts for Stage::parallel.
+template <class AnyTask>
+[[nodiscard]] bool uses_slot(const AnyTask& task) {
+  return task.state == TaskState::kReady || task.state == TaskState::kRunning ||
+         (task.state == TaskState::kPaused && task.paused_from == TaskState::kRunning);
+}
 
 // Rare fields, allocated on demand.
 struct TaskExtra {
@@ -65,7 +73,7 @@ struct TaskData {
   bool stopping = false;   // Its worker was told to stop it; `stop` says why.
   bool deferred = false;   // It was recorded that it waits for its parent's worker.
   bool alone = false;      // An execution into which it was merged failed as a whole: it is not merged again.
-  StopReason stop = StopReason::kCancel;
+  StopReason stop = StopReason::kCancel;  // kRecall without `stopping`: see recalled().
   std::uint32_t stage = 0;
   AttemptNumber attempt{};    // Of the latest assignment. Fences reports.
   std::uint32_t spent = 0;    // Attempts that count against max_attempts.
@@ -77,15 +85,20 @@ struct TaskData {
   std::int64_t ended_ns = 0;  // Set while it is terminal.
   std::uint64_t assigned_in = 0;  // The index of the record with the latest assignment.
   std::int32_t priority = 0;
+  // Order::kCriticalPath: from its start to the end of its workflow, as it was known when the task became ready.
+  std::uint32_t path_ms = 0;
   ROTA_FIELDS(state, paused_from, skipped, at_worker, stopping, deferred, alone, stop, stage, attempt, spent, worker,
-              since_ns, assigned_ns, started_ns, ended_ns, assigned_in, priority)
+              since_ns, assigned_ns, started_ns, ended_ns, assigned_in, priority, path_ms)
+
+  // Its worker was asked to give it back if it has not started there.
+  [[nodiscard]] bool recalled() const { return !stopping && stop == StopReason::kRecall; }
 };
 
 struct Task : TaskData {
-  ShapeRef shape = kNoShape;  // PlacementIndex. It comes first to fill TaskData's padding.
+  ShapeRef shape = kNoShape;  // PlacementIndex.
+  std::uint32_t stamp = 0;    // PlacementIndex: which entry of the ready queues is the valid one.
   std::unique_ptr<TaskExtra> extra{};
-  Hash128 hash{};           // As it is in the state's hash.
-  std::uint32_t stamp = 0;  // PlacementIndex: which entry of the ready queues is the valid one.
+  Hash128 hash{};  // As it is in the state's hash.
   bool dirty = false;
 
   // When its next attempt is due; 0: it does not wait for one.
@@ -103,9 +116,24 @@ struct WorkflowData {
   WorkerId bound{};      // Binding::kWorkflow: the worker that runs all of it.
   std::int64_t submitted_ns = 0;
   std::int64_t ended_ns = 0;
-  std::uint32_t unfinished = 0;   // Tasks that are not terminal.
-  std::uint64_t accepted_in = 0;  // The index of the record that accepted it.
-  ROTA_FIELDS(id, key, priority, outcome, started, bound, submitted_ns, ended_ns, unfinished, accepted_in)
+  std::uint32_t unfinished = 0;          // Tasks that are not terminal.
+  std::uint64_t accepted_in = 0;         // The index of the record that accepted it.
+  StopCause stopped = StopCause::kNone;  // Why it ends early, if it does. A retry clears it.
+  std::int64_t deadline_ns = 0;          // When it is stopped if it has not ended; 0: never. A retry moves it.
+  ROTA_FIELDS(id, key, priority, outcome, started, bound, submitted_ns, ended_ns, unfinished, accepted_in, stopped,
+              deadline_ns)
+};
+
+// How far the stages are that are not of `finally`.
+struct MainTasks {
+  std::uint32_t open = 0;       // Tasks that have not ended,
+  std::uint32_t failed = 0;     // have failed
+  std::uint32_t cancelled = 0;  // or were cancelled.
+  // How they have ended. REQUIRES: open == 0.
+  [[nodiscard]] Outcome outcome() const {
+    return failed > 0 ? Outcome::kFailed : cancelled > 0 ? Outcome::kCancelled : Outcome::kSucceeded;
+  }
+  bool operator==(const MainTasks&) const = default;
 };
 
 struct Workflow : WorkflowData {
@@ -115,8 +143,16 @@ struct Workflow : WorkflowData {
   std::vector<StageState> stages{};
   std::vector<Task> tasks{};
   std::vector<TemplateInfo> templates{};
+  // Order::kCriticalPath: by stage, the longest path from its end to the end of the workflow. Data: it depends on what
+  // was known when it was computed.
+  std::vector<std::int64_t> tails{};
+  Hash128 tails_hash{};
   std::uint32_t user = 0;  // In State::users().
   std::uint32_t running = 0;
+  std::vector<std::uint32_t> finally{};  // The stages of `finally`.
+  MainTasks main{};
+  std::map<std::uint32_t, StageSlots> slots{};  // Of the stages with `parallel`.
+  std::vector<ItemLink> links{};                // By child.
   Hash128 hash{};
   bool dirty = false;
 
@@ -129,6 +165,17 @@ struct Workflow : WorkflowData {
   [[nodiscard]] TaskId id_of(const Task& task) const { return {id, static_cast<std::uint32_t>(&task - tasks.data())}; }
   // "train", or "train[3]" in a stage of several tasks.
   [[nodiscard]] std::string name_of(const Task& task) const;
+  // The stage runs after what has ended before it (Stage::when). REQUIRES: its StageState::waits is 0.
+  [[nodiscard]] bool applies(std::uint32_t stage) const;
+  // The link between the stages, if `child` needs `parent` by item; otherwise null.
+  [[nodiscard]] const ItemLink* link_of(std::uint32_t child, std::uint32_t parent) const;
+  // A task with the same values, of a stage that its stage needs by item, has not succeeded.
+  [[nodiscard]] bool waits_for_items(const Task& task) const;
+  // The link by which the task needs a counterpart that does not exist; null: there is none.
+  [[nodiscard]] const ItemLink* unmatched(const Task& task) const;
+  // The task stands for all tasks of its stage, whose items are not known yet (fan_out.cc).
+  [[nodiscard]] bool is_placeholder(const Task& task) const;
+  [[nodiscard]] bool items_known(std::uint32_t stage) const;
 };
 
 // One execution at a worker: a task, or several that were merged.
@@ -140,7 +187,10 @@ struct Execution {
   Amounts fleet{};                // Named resources of the whole fleet (Policy::fleet), held from the assignment on.
   bool queued = false;            // Holds nothing of its worker yet.
   bool merged = false;            // It began with several members.
-  ROTA_FIELDS(lead, members, held, fleet, queued, merged)
+  // What it adds to the time that the queue of its worker is expected to take: at most Policy::queue_most_ms. 0: it was
+  // not queued.
+  std::int64_t expected_ns = 0;
+  ROTA_FIELDS(lead, members, held, fleet, queued, merged, expected_ns)
 
   // What each of its members counts for in the quota of its user.
   [[nodiscard]] ResourceUse counted() const {
@@ -185,6 +235,8 @@ struct WorkerData {
   static constexpr std::size_t kMostCaches = 1024;
 
   static constexpr std::size_t kMostLives = 8;
+  // Its present incarnation; none if it never gave one.
+  [[nodiscard]] Incarnation incarnation() const { return lives.empty() ? Incarnation() : lives.back(); }
   // True if this is its present incarnation.
   [[nodiscard]] bool lives_as(Incarnation incarnation) const {
     return !incarnation.is_none() && !lives.empty() && lives.back() == incarnation;
@@ -196,9 +248,11 @@ struct WorkerData {
 };
 
 struct Worker : WorkerData {
-  std::uint32_t kind = 0;    // PlacementIndex.
-  ResourceUse used{};        // The sum over the executions that are not queued.
-  std::uint32_t queued = 0;  // Executions that are queued.
+  std::uint32_t kind = 0;          // PlacementIndex.
+  ResourceUse used{};              // The sum over the executions that are not queued.
+  std::uint32_t queued = 0;        // Executions that are queued.
+  std::int64_t queued_ns = 0;      // The sum of what these are expected to take.
+  std::int64_t recall_due_ns = 0;  // PlacementIndex: when its timer for a recall is due; 0: none is set.
   Hash128 spec_hash{};
   std::vector<TaskId> reserved{};  // Ready tasks for which it keeps room. Sorted.
   SetHash execution_set{};         // Sums of hashes, so that a change of one element costs one hash.
@@ -216,6 +270,12 @@ struct Worker : WorkerData {
   [[nodiscard]] bool eligible() const { return live() && !disabled_by_hand; }
   [[nodiscard]] WorkerStatus status(std::int64_t max_queue) const;
   [[nodiscard]] std::uint32_t depth() const { return static_cast<std::uint32_t>(executions.size()); }
+  // Executions that run at once there now: at least one.
+  [[nodiscard]] std::uint32_t slots() const { return std::max(1U, depth() - queued); }
+  // Its queue takes one task more: one per slot, or as many as are expected to be finished in `most_ns`.
+  [[nodiscard]] bool queue_open(std::int64_t most_count, std::int64_t most_ns) const {
+    return queued < most_count && queued_ns < most_ns * static_cast<std::int64_t>(slots());
+  }
 };
 
 struct UserData {
@@ -243,6 +303,8 @@ struct Globals {
   WorkerId last_assigned{};  // For round robin.
   std::int64_t elastic_polled_ns = 0;
   std::map<std::string, WorkerId> type_owner{};  // Binding::kType: the worker of each type.
+  RunTimes run_times{};
+  std::map<std::string, Schedule> schedules{};
 };
 
 // Selection::kCustom: chooses one of `candidates` (in the order of their ids, at least two) for the task. It must be
@@ -261,15 +323,27 @@ class State {
   [[nodiscard]] const Globals& globals() const { return globals_; }
   [[nodiscard]] const Policy& policy() const { return globals_.policy; }
   [[nodiscard]] std::int64_t time_ns() const { return globals_.now_ns; }
-  [[nodiscard]] const Workflow* find(WorkflowId id) const;
-  [[nodiscard]] const Task* find(TaskId id) const;
-  [[nodiscard]] const Worker* find(WorkerId id) const;
+  [[nodiscard]] const Workflow* find(WorkflowId id) const { return lookup(id); }
+  [[nodiscard]] const Task* find(TaskId id) const { return lookup(id); }
+  [[nodiscard]] const Worker* find(WorkerId id) const { return lookup(id); }
   [[nodiscard]] const Worker* find_worker(std::string_view name) const;
   [[nodiscard]] const Workflow* find_key(std::string_view key) const;
   // REQUIRES: it exists.
-  [[nodiscard]] const Workflow& at(WorkflowId id) const;
-  [[nodiscard]] const Task& at(TaskId id) const;
-  [[nodiscard]] const Worker& at(WorkerId id) const;
+  [[nodiscard]] const Workflow& at(WorkflowId id) const {
+    const Workflow* workflow = lookup(id);
+    ROTA_ASSERT(workflow != nullptr, "no such workflow", id);
+    return *workflow;
+  }
+  [[nodiscard]] const Task& at(TaskId id) const {
+    const Task* task = lookup(id);
+    ROTA_ASSERT(task != nullptr, "no such task", id.to_string());
+    return *task;
+  }
+  [[nodiscard]] const Worker& at(WorkerId id) const {
+    const Worker* worker = lookup(id);
+    ROTA_ASSERT(worker != nullptr, "no such worker", id);
+    return *worker;
+  }
   [[nodiscard]] const std::vector<User>& users() const { return users_; }
   // Calls f for each one that exists, in the order of ids.
   template <class F>
@@ -295,6 +369,9 @@ class State {
   [[nodiscard]] const Amounts& fleet_used() const { return fleet_used_; }
   // Ready tasks for which a worker keeps room.
   [[nodiscard]] const std::set<TaskId>& reserving() const { return reserving_; }
+  // How long the task is expected to run on a mean worker: by earlier runs of the same task, of its type, or by its
+  // hint; none if nothing is known (B-25).
+  [[nodiscard]] std::optional<std::int64_t> known_run_ns(const Workflow& workflow, const Task& task) const;
   // The hash of the data. Valid between records.
   [[nodiscard]] Hash128 hash() const;
 
@@ -347,14 +424,30 @@ class State {
   void on(const QuotaChanged&, const Command&);
   void on(const BindingDropped&, const Command&);
   void on(const RoomReserved&, const Command&);
+  void on(const RecallRequested&, const Command&);
   void on(const WorkflowEnded&, const Command&);
   void on(const WorkflowForgotten&, const Command&);
   void on(const ElasticPolled&, const Command&);
+  void on(const WorkflowStopped&, const Command&);
+  void on(const StageExpanded&, const Command&);
+  void on(const ScheduleSet&, const Command&);
+  void on(const ScheduleChanged&, const Command&);
+  void on(const ScheduleFired&, const Command&);
 
-  // The entity, or null.
-  [[nodiscard]] Workflow* lookup(WorkflowId id) const;
-  [[nodiscard]] Worker* lookup(WorkerId id) const;
-  [[nodiscard]] Task* lookup(TaskId id) const;
+  // The entity, or null. A decision looks entities up about a hundred times. An id that is below the first one wraps
+  // around to a number that is too large.
+  [[nodiscard]] Workflow* lookup(WorkflowId id) const {
+    const std::uint64_t place = id.value() - kept_from_;
+    return place < workflows_.size() ? workflows_[place].get() : nullptr;
+  }
+  [[nodiscard]] Worker* lookup(WorkerId id) const {
+    const std::uint32_t place = id.value() - 1;
+    return place < workers_.size() ? workers_[place].get() : nullptr;
+  }
+  [[nodiscard]] Task* lookup(TaskId id) const {
+    Workflow* workflow = lookup(id.workflow());
+    return workflow == nullptr || id.index() >= workflow->tasks.size() ? nullptr : &workflow->tasks[id.index()];
+  }
   // To change what the hash does not cover. REQUIRES: it exists.
   [[nodiscard]] Workflow& workflow_at(WorkflowId id);
   // To change anything: the entity leaves the hash until the record ends.
@@ -370,29 +463,52 @@ class State {
   [[nodiscard]] static Hash128 hash_of_user(const User& user);
 
   void move(Workflow& workflow, Task& task, TaskState to);
-  void needs_met(Workflow& workflow, std::uint32_t stage);  // All stages that it needs have succeeded.
   void become_ready(Workflow& workflow, Task& task);
+  // state_stages.cc
+  void count_stages(Workflow& workflow) const;
+  void needs_met(Workflow& workflow, std::uint32_t stage);  // Its StageState::waits is 0.
   void stage_task_done(Workflow& workflow, Task& task);
+  void task_ended(Workflow& workflow, const Task& task);
+  void task_reopened(Workflow& workflow, const Task& task, TaskState from);
+  void less_to_wait_for(Workflow& workflow, std::uint32_t stage);
+  void link_done(Workflow& workflow, const Task& task);
+  void ready_or_examined(Workflow& workflow, Task& task);
+  void start_waiting(Workflow& workflow, Task& task);
+  void slots_changed(Workflow& workflow, const Task& task, bool used, bool uses);
+  void fill_slots();
+  void set_deadline(Workflow& workflow);
+  // fan_out.cc
+  void resolve_links(Workflow& workflow, std::uint32_t stage);
+  static void count_link(const Workflow& workflow, ItemLink& link);
   // Keeps what the attempt's outcome says beyond its end, if the record is the task's own report.
   void keep_outcome(Task& task, TaskId id, const Command& cause);
   // The task ended or is requeued. When it is the last of its execution, what that held is given back.
   void leave_execution(Workflow& workflow, Task& task);
   // Keeps room for a ready task at another worker than before; none: nowhere.
   void reserve(Workflow& workflow, Task& task, WorkerId worker);
+  // state_rank.cc
+  void learn(const Workflow& workflow, const Task& task, const Command& cause);
+  [[nodiscard]] std::uint32_t path_of(const Workflow& workflow, const Task& task) const;
+  void rank(Workflow& workflow);
+  void rank_again(Workflow& workflow);
   void touch_cache(Worker& worker, const std::string& item, std::int64_t used_ns);
   bool drop_caches(Worker& worker, std::size_t fresh);
-  void ready_or_examined(Workflow& workflow, Task& task);
   // A worker came or went: ready tasks that are sticky to it have another shape now.
   void reindex_sticky_tasks();
   void split_held_resources();
   // Makes the placement index from the data.
   void rebuild();
   std::uint32_t user_index(const std::string& name);
+  // Binding::kType. The type belongs to nobody before; it is the worker's then, or nobody's again.
+  void bind_type(const std::string& type, WorkerId worker);
+  void unbind_type(const std::string& type);
 
   Globals globals_;
-  // workflows_[i] has the id first_workflow_ + i; null: it was forgotten.
-  std::deque<std::unique_ptr<Workflow>> workflows_;
-  std::uint64_t first_workflow_ = 1;
+  // workflows_[i] has the id kept_from_ + i; null: it was forgotten. At most half of them, and a few, are forgotten
+  // ones before the first that is not.
+  std::vector<std::unique_ptr<Workflow>> workflows_;
+  std::uint64_t kept_from_ = 1;
+  std::uint64_t first_workflow_ = 1;  // All before it were forgotten.
   std::map<std::string, WorkflowId, std::less<>> keys_;
   std::vector<std::unique_ptr<Worker>> workers_;  // workers_[i] has the id i + 1; null: it left.
   std::map<std::string, WorkerId, std::less<>> worker_names_;
@@ -404,6 +520,8 @@ class State {
   std::set<TaskId> reserving_;
 
   SetHash set_;
+  SetHash type_owner_set_;
+  SetHash schedule_set_;
   Hash128 policy_hash_;
   std::vector<TaskId> dirty_tasks_;
   std::vector<WorkflowId> dirty_workflows_;
@@ -411,7 +529,8 @@ class State {
   std::vector<std::uint32_t> dirty_users_;
   std::vector<Timer> fired_;
   std::optional<WorkflowPlan> plan_;
-  std::uint64_t record_ = 0;  // The index of the record that is being applied.
+  std::set<std::pair<WorkflowId, std::uint32_t>> slots_to_fill_;  // Stages with `parallel`. Empty between events.
+  std::uint64_t record_ = 0;                                      // The index of the record that is being applied.
   PlacementIndex placement_;
   Selector selector_ = nullptr;
 };

@@ -22,7 +22,13 @@ Task& State::edit(TaskId id) {
 
 void State::on(const TaskReadied& e, const Command&) {
   Workflow& workflow = workflow_at(e.task.workflow());
-  become_ready(workflow, edit(e.task));
+  Task& task = edit(e.task);
+  if (task.due_ns() != 0) {  // Its backoff is over. What it comes after may have been retried in the meantime (Y-4).
+    task.extra->due_ns = 0;
+    if (workflow.stages[task.stage].waits > 0 || workflow.waits_for_items(task)) return;
+    if (workflow.spec.stages[task.stage].parallel > 0) return ready_or_examined(workflow, task);
+  }
+  become_ready(workflow, task);
 }
 
 void State::on(const TaskSkipped& e, const Command&) {
@@ -34,6 +40,7 @@ void State::on(const TaskSkipped& e, const Command&) {
   task.skipped = true;
   move(workflow, task, TaskState::kSucceeded);
   stage_task_done(workflow, task);
+  if (workflow.is_placeholder(task)) resolve_links(workflow, task.stage);
 }
 
 void State::on(const TaskAssigned& e, const Command&) {
@@ -51,9 +58,13 @@ void State::on(const TaskAssigned& e, const Command&) {
     task.worker = e.worker;
     task.at_worker = e.queued;
     task.stopping = task.deferred = false;
+    task.stop = StopReason::kCancel;
     task.assigned_ns = time_ns();
     task.assigned_in = record_;
-    if (!workflow.started) edit(id.workflow()).started = true;
+    if (!workflow.started) {
+      edit(id.workflow()).started = true;
+      placement_.workflow_started(*this, id.workflow());
+    }
   };
   const TaskTemplate& use = lead_workflow.template_of(lead_workflow.tasks[e.task.index()]);
   const Task& lead = lead_workflow.tasks[e.task.index()];
@@ -68,6 +79,9 @@ void State::on(const TaskAssigned& e, const Command&) {
   execution.queued = e.queued;
   execution.merged = !e.members.empty();
   if (e.queued) {
+    const std::int64_t most_ns = policy().queue_most_ms * graph::kNsPerMs;
+    execution.expected_ns = std::clamp<std::int64_t>(known_run_ns(lead_workflow, lead).value_or(most_ns), 1, most_ns);
+    worker.queued_ns += execution.expected_ns;
     ++worker.queued;
   } else {
     execution.held.devices = e.devices;
@@ -85,9 +99,13 @@ void State::on(const TaskAssigned& e, const Command&) {
     worker.owner = e.task.workflow();
     placement_.update_workflow(*this, e.task.workflow());
   } else if (binding == Binding::kType) {
-    if (globals_.type_owner.try_emplace(use.spec.type, e.worker).second) placement_.update_type(*this, use.spec.type);
+    if (!globals_.type_owner.contains(use.spec.type)) {
+      bind_type(use.spec.type, e.worker);
+      placement_.update_type(*this, use.spec.type);
+    }
   }
   placement_.update_worker(*this, worker);
+  placement_.set_recall_timer(*this, worker);
 }
 
 void State::on(const TaskStarted& e, const Command&) {
@@ -98,12 +116,14 @@ void State::on(const TaskStarted& e, const Command&) {
   ROTA_ASSERT(found != worker.executions.end() && found->queued);
   worker.execution_set.remove(hash_fields(*found));
   found->queued = false;
+  worker.queued_ns -= std::exchange(found->expected_ns, 0);
   found->held.devices = e.devices;
   worker.execution_set.add(hash_fields(*found));
   --worker.queued;
   worker.used.add(found->held);
   for (const TaskId member : found->members) edit(member).at_worker = false;
   placement_.update_worker(*this, worker);
+  placement_.set_recall_timer(*this, worker);
 }
 
 void State::leave_execution(Workflow& workflow, Task& task) {
@@ -112,17 +132,27 @@ void State::leave_execution(Workflow& workflow, Task& task) {
   const auto found = std::find_if(worker.executions.begin(), worker.executions.end(),
                                   [&](const Execution& execution) { return execution.has(id); });
   ROTA_ASSERT(found != worker.executions.end(), "the task's worker has its execution");
-  worker.execution_set.remove(hash_fields(*found));
+  if (worker.executions.size() == 1) {
+    worker.execution_set = SetHash();
+  } else {
+    worker.execution_set.remove(hash_fields(*found));
+  }
   std::erase(found->members, id);
   users_[workflow.user].used.subtract(found->counted());
+  if (!users_[workflow.user].limits.limits_nothing()) placement_.limits_changed(workflow.user);
   task.stopping = task.at_worker = false;
+  if (task.stop == StopReason::kRecall) task.stop = StopReason::kCancel;
   if (!found->members.empty()) {
     worker.execution_set.add(hash_fields(*found));
+    // Whether all of the others stop decides which tasks may start beside a reservation.
+    if (!worker.reserved.empty()) placement_.update_worker(*this, worker);
     return;
   }
   fleet_used_.subtract(found->fleet);
+  if (!found->fleet.named.empty()) placement_.fleet_resources_changed();
   if (found->queued) {
     --worker.queued;
+    worker.queued_ns -= found->expected_ns;
   } else {
     worker.used.subtract(found->held);
   }
@@ -133,6 +163,7 @@ void State::leave_execution(Workflow& workflow, Task& task) {
     if (worker.draining) placement_.add_to_leave(worker.id);
   }
   placement_.update_worker(*this, worker);
+  placement_.set_recall_timer(*this, worker);
 }
 
 void State::on(const TaskSucceeded& e, const Command& cause) {
@@ -141,7 +172,9 @@ void State::on(const TaskSucceeded& e, const Command& cause) {
   leave_execution(workflow, task);
   move(workflow, task, TaskState::kSucceeded);
   keep_outcome(task, e.task, cause);
+  learn(workflow, task, cause);
   stage_task_done(workflow, task);
+  rank_again(workflow);
 }
 
 void State::keep_outcome(Task& task, TaskId id, const Command& cause) {
@@ -192,6 +225,10 @@ void State::on(const TaskRequeued& e, const Command& cause) {
     return;
   }
   if (e.reason == RequeueReason::kRetried) {
+    if (task.state == TaskState::kReady) {  // What it comes after is retried.
+      reserve(workflow, task, WorkerId());
+      placement_.remove(*this, workflow, task);
+    }
     TaskExtra& more = extra(task);
     more.root = TaskId();
     more.failed_on.clear();
@@ -199,8 +236,10 @@ void State::on(const TaskRequeued& e, const Command& cause) {
     task.alone = false;
     task.since_ns = 0;
     more.due_ns = 0;
+    task.skipped = false;
+    more.result.clear();
     move(workflow, task, TaskState::kQueued);
-    if (workflow.stages[task.stage].waits == 0) ready_or_examined(workflow, task);
+    if (workflow.stages[task.stage].waits == 0 && !workflow.waits_for_items(task)) ready_or_examined(workflow, task);
     return;
   }
   const bool paused = task.state == TaskState::kPaused;
@@ -224,10 +263,13 @@ void State::on(const TaskRequeued& e, const Command& cause) {
   if (e.not_before_ns > 0) placement_.set_timer({e.not_before_ns, Timer::Kind::kBackoff, e.task.value()});
   if (paused) {
     task.paused_from = TaskState::kQueued;
+    if (workflow.spec.stages[task.stage].parallel > 0) slots_changed(workflow, task, true, false);
     return;
   }
   move(workflow, task, TaskState::kQueued);
-  if (e.not_before_ns == 0) become_ready(workflow, task);
+  // What it comes after may have been retried while it ran.
+  const bool waits = workflow.stages[task.stage].waits > 0 || workflow.waits_for_items(task);
+  if (e.not_before_ns == 0 && !waits) become_ready(workflow, task);
 }
 
 void State::on(const TaskCancelled& e, const Command& cause) {
@@ -257,10 +299,13 @@ void State::on(const TaskPaused& e, const Command&) {
 void State::on(const TaskResumed& e, const Command&) {
   Workflow& workflow = workflow_at(e.task.workflow());
   Task& task = edit(e.task);
-  move(workflow, task, task.paused_from);
-  if (task.paused_from == TaskState::kReady) {
+  // Another task may have the slot that it had, or what it waited for was retried meanwhile and runs again (Y-4).
+  const bool waits_again = workflow.spec.stages[task.stage].parallel > 0 || workflow.stages[task.stage].repeats;
+  move(workflow, task, waits_again && task.paused_from == TaskState::kReady ? TaskState::kQueued : task.paused_from);
+  if (task.state == TaskState::kReady) {
     placement_.push(*this, workflow, task);
-  } else if (task.paused_from == TaskState::kQueued && workflow.stages[task.stage].waits == 0) {
+  } else if (task.state == TaskState::kQueued && workflow.stages[task.stage].waits == 0 &&
+             !workflow.waits_for_items(task)) {
     if (task.due_ns() > time_ns()) {
       placement_.set_timer({task.due_ns(), Timer::Kind::kBackoff, e.task.value()});
     } else {

@@ -1,6 +1,7 @@
 #include "fleet/text.h"
 
 #include "fleet/codec.h"
+#include "fleet/record.h"
 #include "model/text_writer.h"
 
 namespace rota::fleet {
@@ -35,5 +36,6 @@ template std::string fields_to_json(const TaskTemplate&);
 template std::string fields_to_json(const WorkflowSpec&);
 template std::string fields_to_json(const SetQuota&);
 template std::string fields_to_json(const Reasoning&);
+template std::string fields_to_json(const Origin&);
 
 }  // namespace rota::fleet

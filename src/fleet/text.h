@@ -24,7 +24,8 @@ namespace rota::fleet {
 [[nodiscard]] Result<Command> parse_command(std::string_view text);
 
 // The fields of one struct, without its name: `mode=static_worker merge=false`. Instantiated in text.cc and
-// text_parse.cc for Policy, WorkerSpec, TaskTemplate, WorkflowSpec and SetQuota, and to write Reasoning.
+// text_parse.cc for Policy, WorkerSpec, TaskTemplate, WorkflowSpec and SetQuota, to write Reasoning, and to read
+// FleetChange (what_if.h).
 template <class T>
 [[nodiscard]] std::string fields_to_text(const T& value);
 template <class T>

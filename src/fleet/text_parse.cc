@@ -3,6 +3,7 @@
 
 #include "fleet/codec.h"
 #include "fleet/text.h"
+#include "fleet/what_if.h"
 #include "model/text_parser.h"
 
 namespace rota::fleet {
@@ -19,6 +20,7 @@ template Result<void> parse_fields(std::string_view, WorkerSpec&);
 template Result<void> parse_fields(std::string_view, TaskTemplate&);
 template Result<void> parse_fields(std::string_view, WorkflowSpec&);
 template Result<void> parse_fields(std::string_view, SetQuota&);
+template Result<void> parse_fields(std::string_view, FleetChange&);
 
 namespace {
 template <class... T>

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <limits>
 #include <queue>
+#include <set>
 #include <type_traits>
 #include <utility>
 #include <variant>
 
+#include "base/json_text.h"
 #include "fleet/brain.h"
+#include "fleet/check.h"
 #include "fleet/text.h"
 
 namespace rota::fleet {
@@ -23,7 +26,19 @@ constexpr bool is_input =
     std::is_same_v<T, SetPolicy> || std::is_same_v<T, RegisterWorker> || std::is_same_v<T, DrainWorker> ||
     std::is_same_v<T, WorkerLost> || std::is_same_v<T, SetWorkerEnabled> || std::is_same_v<T, ReportCaches> ||
     std::is_same_v<T, SubmitWorkflow> || std::is_same_v<T, Control> || std::is_same_v<T, SetPriority> ||
-    std::is_same_v<T, SetQuota> || std::is_same_v<T, ForgetWorkflow>;
+    std::is_same_v<T, SetQuota> || std::is_same_v<T, ForgetWorkflow> || std::is_same_v<T, SetSchedule> ||
+    std::is_same_v<T, ChangeSchedule>;
+
+void apply_change(const FleetChange& change, WorkerSpec& worker) {
+  const auto set = [](std::int64_t value, std::int64_t& to) {
+    if (value != FleetChange::kAsInLog) to = value;
+  };
+  set(change.cpu_millis, worker.resources.cpu_millis);
+  set(change.memory_bytes, worker.resources.memory_bytes);
+  set(change.cost_microdollars_per_hour, worker.cost_microdollars_per_hour);
+  if (change.gpus == FleetChange::kAsInLog || worker.resources.gpus.empty()) return;
+  worker.resources.gpus.resize(static_cast<std::size_t>(change.gpus), model::Device(worker.resources.gpus.front()));
+}
 
 }  // namespace
 
@@ -39,7 +54,8 @@ Past::TaskPast& Past::of(TaskId id, const State& state) {
   const std::size_t workflow = id.workflow().value();
   if (tasks_.size() <= workflow) tasks_.resize(workflow + 1);
   std::vector<TaskPast>& tasks = tasks_[workflow];
-  if (tasks.empty()) tasks.resize(state.at(id.workflow()).tasks.size());
+  // A fan-out adds tasks to a workflow that runs (Y-2).
+  if (tasks.size() <= id.index()) tasks.resize(state.at(id.workflow()).tasks.size());
   return tasks[id.index()];
 }
 
@@ -120,8 +136,9 @@ void Past::attempt_ended(const Record& record, const State& state, TaskId id, En
 // Runs the inputs of the log under another policy, with virtual time.
 class Simulation {
  public:
-  Simulation(const Past& past, std::string_view change, const WhatIfProgress& progress)
-      : past_(past), change_(change), progress_(progress) {}
+  Simulation(const Past& past, std::string_view change, const std::vector<FleetChange>& fleet,
+             const WhatIfProgress& progress, const WhatIfSeen& seen)
+      : past_(past), change_(change), fleet_(fleet), progress_(progress), seen_(seen) {}
 
   Result<Figures> run() {
     ROTA_TRY_ASSIGN(const Policy first, changed(Policy()));
@@ -177,6 +194,7 @@ class Simulation {
     if (record_.index == 0) return {};
     const State& state = brain_.state();
     meter_.see(record_, state);
+    if (seen_) seen_(record_, state);
     if (progress_ && record_.index % 8192 == 0) progress_(record_.index);
     for (const Event& event : record_.events) {
       each_begun(event, state, [&](TaskId id, AttemptNumber attempt) {
@@ -228,6 +246,10 @@ class Simulation {
       ROTA_TRY_ASSIGN(policy->policy, changed(policy->policy));
       return execute(std::move(command), input.wall_ns);
     }
+    if (!fleet_.empty()) {
+      if (const auto* joins = std::get_if<RegisterWorker>(&command)) return join(*joins, input.wall_ns);
+      if (is_about_removed(command)) return {};
+    }
     if (auto* control = std::get_if<Control>(&command)) {
       control->workflow = simulated_id(control->workflow);
       control->task = simulated_id(control->task);
@@ -254,6 +276,50 @@ class Simulation {
     return {};
   }
 
+  // Registers the worker, or those that take its place.
+  Result<void> join(const RegisterWorker& command, std::int64_t now_ns) {
+    bool changed = false;
+    std::int64_t number = 0;
+    const bool again = !joined_.insert(command.worker.name).second;
+    for (const FleetChange& group : fleet_) {
+      if (group.worker != command.worker.name) continue;
+      changed = true;
+      for (std::int64_t i = 0; i < group.count; ++i) {
+        RegisterWorker one = command;
+        apply_change(group, one.worker);
+        if (++number > 1) {
+          if (again) break;  // The first one came back; the others had never left.
+          one.worker.name += "+" + std::to_string(number);
+          one.caches.clear();
+        }
+        if (!execute(std::move(one), now_ns).ok()) ++refused_;
+      }
+    }
+    if (!changed && !execute(command, now_ns).ok()) ++refused_;
+    return {};
+  }
+  [[nodiscard]] bool is_removed(const std::string& worker) const {
+    std::int64_t count = -1;
+    for (const FleetChange& group : fleet_) {
+      if (group.worker == worker) count = std::max<std::int64_t>(count, 0) + group.count;
+    }
+    return count == 0;
+  }
+  bool is_about_removed(Command& command) const {
+    return std::visit(
+        [&](auto& each) {
+          if constexpr (requires { std::string(each.worker); }) {
+            return is_removed(each.worker);
+          } else if constexpr (std::is_same_v<std::decay_t<decltype(each)>, Heartbeats>) {
+            std::erase_if(each.workers, [&](const std::string& worker) { return is_removed(worker); });
+            return each.workers.empty();
+          } else {
+            return false;
+          }
+        },
+        command);
+  }
+
   // The simulation's id of a workflow of the log; none if it was refused.
   WorkflowId simulated_id(WorkflowId logged) const {
     return logged.value() < simulated_.size() ? simulated_[logged.value()] : WorkflowId();
@@ -267,12 +333,13 @@ class Simulation {
     const std::size_t workflow = id.workflow().value();
     if (cursors_.size() <= workflow) cursors_.resize(workflow + 1);
     std::vector<std::uint32_t>& cursors = cursors_[workflow];
-    if (cursors.empty()) {
-      cursors.assign(brain_.state().at(id.workflow()).tasks.size(), Past::kNone);
+    if (cursors.size() <= id.index()) {  // Also after a fan-out (Y-2).
+      std::size_t i = cursors.size();
+      cursors.resize(brain_.state().at(id.workflow()).tasks.size(), Past::kNone);
       const std::size_t logged = logged_[workflow].value();
       if (logged < past_.tasks_.size()) {
         const auto& tasks = past_.tasks_[logged];
-        for (std::size_t i = 0; i < tasks.size() && i < cursors.size(); ++i) cursors[i] = tasks[i].first;
+        for (; i < tasks.size() && i < cursors.size(); ++i) cursors[i] = tasks[i].first;
       }
     }
     return cursors[id.index()];
@@ -287,7 +354,9 @@ class Simulation {
 
   const Past& past_;
   const std::string_view change_;
+  const std::vector<FleetChange>& fleet_;
   const WhatIfProgress& progress_;
+  const WhatIfSeen& seen_;
   Brain brain_;
   Record record_;
   Meter meter_;
@@ -296,13 +365,66 @@ class Simulation {
   std::uint64_t number_ = 0;
   std::uint64_t moved_ = 0;  // Starts and ends of tasks.
   std::uint64_t refused_ = 0;
-  std::vector<WorkflowId> simulated_;  // By the id in the log.
-  std::vector<WorkflowId> logged_;     // By the id in the simulation.
+  std::set<std::string, std::less<>> joined_;  // Workers that have registered; only with another fleet.
+  std::vector<WorkflowId> simulated_;          // By the id in the log.
+  std::vector<WorkflowId> logged_;             // By the id in the simulation.
   std::vector<std::vector<std::uint32_t>> cursors_;
 };
 
-Result<Figures> what_if(const Past& past, std::string_view change, const WhatIfProgress& progress) {
-  return Simulation(past, change, progress).run();
+Result<FleetChange> parse_fleet_change(std::string_view text) {
+  FleetChange change;
+  ROTA_TRY(parse_fields(text, change));
+  const auto wrong = [](std::string_view field, std::int64_t most) {
+    return Error{ErrorCode::kInvalidArgument,
+                 std::string(field) + " must be from 0 to " + std::to_string(most) + ", or left out"};
+  };
+  if (change.worker.empty()) {
+    return Error{ErrorCode::kInvalidArgument, "'worker' is missing: write worker=NAME, a worker of the log"};
+  }
+  if (change.count < 0 || change.count > FleetChange::kMostCount) return wrong("count", FleetChange::kMostCount);
+  if (change.gpus < FleetChange::kAsInLog || change.gpus > FleetChange::kMostGpus) {
+    return wrong("gpus", FleetChange::kMostGpus);
+  }
+  for (const auto& [field, value] : {std::pair<std::string_view, std::int64_t>{"cpu_millis", change.cpu_millis},
+                                     {"memory_bytes", change.memory_bytes},
+                                     {"cost_microdollars_per_hour", change.cost_microdollars_per_hour}}) {
+    if (value < FleetChange::kAsInLog || value > kMostAmount) return wrong(field, kMostAmount);
+  }
+  return change;
+}
+
+Result<void> Past::check(const std::vector<FleetChange>& fleet) const {
+  std::int64_t count = 0;
+  for (const FleetChange& change : fleet) {
+    count += change.count;
+    const RegisterWorker* found = nullptr;
+    std::set<std::string, std::less<>> names;
+    for (const Input& input : inputs_) {
+      const auto* joins = std::get_if<RegisterWorker>(&input.command);
+      if (joins == nullptr) continue;
+      names.insert(joins->worker.name);
+      if (joins->worker.name == change.worker) found = joins;
+    }
+    if (found == nullptr) {
+      std::string text = "the log has no worker '" + printable(change.worker) + "'; it has ";
+      for (const std::string& name : names) text += (name == *names.begin() ? "" : ", ") + printable(name);
+      return Error{ErrorCode::kInvalidArgument, names.empty() ? text + "none" : printable(text, 1000)};
+    }
+    if (change.gpus > 0 && found->worker.resources.gpus.empty()) {
+      return Error{ErrorCode::kInvalidArgument, "worker '" + printable(change.worker) +
+                                                    "' has no GPU, so that it is not known which kind to add; add a "
+                                                    "worker that has one"};
+    }
+  }
+  if (count <= FleetChange::kMostCount) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               "at most " + std::to_string(FleetChange::kMostCount) + " workers can be added"};
+}
+
+Result<Figures> what_if(const Past& past, std::string_view change, const std::vector<FleetChange>& fleet,
+                        const WhatIfProgress& progress, const WhatIfSeen& seen) {
+  ROTA_TRY(past.check(fleet));
+  return Simulation(past, change, fleet, progress, seen).run();
 }
 
 }  // namespace rota::fleet

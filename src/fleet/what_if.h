@@ -4,6 +4,7 @@
 //   for each record: brain.verify(record) or apply(record); past.see(record, brain.state());
 //   past.figures(brain.state());                              // of the log
 //   what_if(past, "mode=static_worker");                      // of a simulation under another policy
+//   what_if(past, "", {FleetChange{"small", 3}});             // with another fleet
 //
 // The simulation keeps the inputs of the log with their times (registrations, losses and returns of workers,
 // submissions, controls, priorities, quotas, changes of policy), and for each attempt that a worker reported how long
@@ -16,6 +17,9 @@
 //   - The last checkpoint of an attempt is reported with its end. A pause does not make a running task longer.
 //   - Workers are reachable when they were in the log, and stay after its end. Heartbeats have no effect.
 //   - A change of policy in the log is made as well, with the values of the other policy on top.
+//   - Another fleet: further workers of a kind register with the first one, and stay; what the log says about the first
+//     one (loss, drain, disabled) happens to the first one alone. A worker that has other hardware is as fast as
+//     before.
 //
 // Pure. Cost: that of the decisions, and O(log n) per end of a task. Thread safety: none.
 #pragma once
@@ -36,6 +40,26 @@
 
 namespace rota::fleet {
 
+// A group of workers like one of the log. The groups with the same `worker` together take its place: the first worker
+// of the first group has its name, the others are called small+2, small+3 and so on. A group of 0 adds nothing, so that
+// a single group of 0 removes the worker. -1: as in the log.
+struct FleetChange {
+  static constexpr std::int64_t kAsInLog = -1;
+  static constexpr std::int64_t kMostCount = 1000;
+  static constexpr std::int64_t kMostGpus = 64;
+
+  std::string worker{};
+  std::int64_t count = 1;
+  std::int64_t cpu_millis = kAsInLog;
+  std::int64_t memory_bytes = kAsInLog;
+  std::int64_t gpus = kAsInLog;  // Devices like its first one.
+  std::int64_t cost_microdollars_per_hour = kAsInLog;
+  ROTA_FIELDS(worker, count, cpu_millis, memory_bytes, gpus, cost_microdollars_per_hour)
+  friend bool operator==(const FleetChange&, const FleetChange&) = default;
+};
+// Text of fleet/text.h: "worker=small count=3 cpu_millis=16000". kParseError, kInvalidArgument.
+[[nodiscard]] Result<FleetChange> parse_fleet_change(std::string_view text);
+
 class Past {
  public:
   Past();
@@ -44,6 +68,8 @@ class Past {
   void see(const Record& record, const State& state);
   // Figures of the log.
   [[nodiscard]] Figures figures(const State& state) const { return meter_.figures(state); }
+  // Whether the changes are about workers of the log, and possible for them. InvalidArgument.
+  [[nodiscard]] Result<void> check(const std::vector<FleetChange>& fleet) const;
 
  private:
   friend class Simulation;
@@ -93,9 +119,13 @@ class Past {
 
 // Called from time to time with the number of decisions so far; for a progress display.
 using WhatIfProgress = std::function<void(std::uint64_t decisions)>;
+// Called with each record of the simulation and the state after it; to draw its course.
+using WhatIfSeen = std::function<void(const Record& record, const State& state)>;
 
 // `change` is text of fleet/text.h for a Policy: "mode=static_worker lambda_other=200000000"; empty: the same policy.
-// kParseError, kInvalidArgument: it is not a policy.
-[[nodiscard]] Result<Figures> what_if(const Past& past, std::string_view change, const WhatIfProgress& progress = {});
+// kParseError, kInvalidArgument: it is not a policy, or the fleet cannot be changed like that (Past::check).
+[[nodiscard]] Result<Figures> what_if(const Past& past, std::string_view change,
+                                      const std::vector<FleetChange>& fleet = {}, const WhatIfProgress& progress = {},
+                                      const WhatIfSeen& seen = {});
 
 }  // namespace rota::fleet

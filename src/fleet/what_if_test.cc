@@ -76,6 +76,44 @@ TEST(WhatIf, TheSamePolicyGivesTheSameCourse) {
   EXPECT_EQ(to_json(*again), to_json(then));
 }
 
+// S-3, W-1: another fleet. One worker fewer: everything in a row on the other. More, or larger ones: no waits.
+TEST(WhatIf, AnotherFleet) {
+  const ScriptBrain script(kTwoAndOne);
+  const Past past = past_of(script.log());
+  const auto with = [&](std::vector<std::string_view> texts) {
+    std::vector<FleetChange> fleet;
+    for (const std::string_view text : texts) {
+      const Result<FleetChange> change = parse_fleet_change(text);
+      EXPECT_TRUE(change.ok()) << change.error().message;
+      fleet.push_back(*change);
+    }
+    const Result<Figures> figures = what_if(past, "", fleet);
+    EXPECT_TRUE(figures.ok()) << figures.error().message;
+    return figures.ok() ? *figures : Figures();
+  };
+  const Figures without = with({"worker=b count=0"});
+  EXPECT_EQ(without.succeeded, 3U);
+  EXPECT_EQ(without.makespan_ns, 25'001'000'000);
+  EXPECT_EQ(without.cost_up_microdollars, 25'001) << "a alone is there, at 0.001 $/s";
+  // A single worker of two cores is as fast as two of one.
+  EXPECT_EQ(with({"worker=b count=0", "worker=a cpu_millis=2000"}).makespan_ns, 15'001'000'000);
+  // One more that costs nothing; the price of the others does not change.
+  const Figures more = with({"worker=a", "worker=a cost_microdollars_per_hour=0"});
+  EXPECT_EQ(more.makespan_ns, 15'001'000'000);
+  EXPECT_EQ(more.cost_up_microdollars, 45'003);
+  EXPECT_EQ(with({"worker=a count=3"}).cost_up_microdollars, 45'003 + 2 * 15'001);
+
+  const auto refused = [&](std::string_view text) {
+    const Result<FleetChange> change = parse_fleet_change(text);
+    return change.ok() ? what_if(past, "", {*change}).error().message : change.error().message;
+  };
+  EXPECT_NE(refused("worker=c").find("no worker 'c'; it has a, b"), std::string::npos) << refused("worker=c");
+  EXPECT_NE(refused("worker=a gpus=1").find("has no GPU"), std::string::npos);
+  EXPECT_NE(refused("count=1").find("'worker' is missing"), std::string::npos);
+  EXPECT_NE(refused("worker=a count=1001").find("from 0 to 1000"), std::string::npos);
+  EXPECT_NE(refused("worker=a cpu_millis=-5").find("cpu_millis must be"), std::string::npos);
+}
+
 // S-3: one worker for the whole workflow: everything in a row, half of the fleet idle.
 TEST(WhatIf, StaticWorkerRunsItInARow) {
   const ScriptBrain script(kTwoAndOne);

@@ -17,26 +17,6 @@ namespace rota::ledger::detail {
 
 namespace {
 
-Result<void> copy_all(const DiskOptions& options, const std::string& path) {
-  ROTA_TRY_ASSIGN(const std::unique_ptr<Connection> from,
-                  Connection::open(options.path, Connection::Mode::kRead, options.vfs));
-  // This connection must never checkpoint: the log belongs to the writer.
-  sqlite3_db_config(from->raw(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
-  ROTA_TRY_ASSIGN(const std::unique_ptr<Connection> to, Connection::open(path, Connection::Mode::kCreate, options.vfs));
-  ROTA_TRY(to->execute("PRAGMA synchronous = FULL"));
-  sqlite3_backup* copy = sqlite3_backup_init(to->raw(), "main", from->raw(), "main");
-  if (copy == nullptr) return to->error("backup");
-  // All pages in one step: one read transaction, and so the state of one moment.
-  const int status = sqlite3_backup_step(copy, -1);
-  if (sqlite3_backup_finish(copy) != SQLITE_OK || status != SQLITE_DONE) return to->error("backup");
-  // A single file, without a log beside it.
-  ROTA_TRY(to->execute("PRAGMA journal_mode = DELETE"));
-  // A backup counts only if it has been read back.
-  ROTA_TRY_ASSIGN(const FileContents contents, check_file(*to));
-  (void)contents;
-  return {};
-}
-
 Result<void> sync_folder_of(const std::string& path) {
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   const std::string folder = parent.empty() ? "." : parent.string();
@@ -55,16 +35,46 @@ void remove_with_companions(const std::string& path) {
 
 }  // namespace
 
+Result<void> copy_ledger(Connection& from, const std::string& path, const char* vfs) {
+  remove_with_companions(path);
+  // SQLite takes an empty file for a new database, and keeps its mode.
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) return os_error(errno, "create " + path);
+  ::close(fd);
+  ROTA_TRY_ASSIGN(const std::unique_ptr<Connection> to, Connection::open(path, Connection::Mode::kCreate, vfs));
+  ROTA_TRY(to->execute("PRAGMA synchronous = FULL"));
+  sqlite3_backup* copy = sqlite3_backup_init(to->raw(), "main", from.raw(), "main");
+  if (copy == nullptr) return to->error("backup");
+  const int status = sqlite3_backup_step(copy, -1);
+  if (sqlite3_backup_finish(copy) != SQLITE_OK || status != SQLITE_DONE) return to->error("backup");
+  // A single file, without a log beside it.
+  ROTA_TRY(to->execute("PRAGMA journal_mode = DELETE"));
+  // A backup counts only if it has been read back.
+  ROTA_TRY_ASSIGN(const FileContents contents, check_file(*to));
+  (void)contents;
+  return {};
+}
+
 Result<void> back_up(const DiskOptions& options, const std::string& path) {
+  return write_backup(path, options.rename, [&](const std::string& partial) -> Result<void> {
+    ROTA_TRY_ASSIGN(const std::unique_ptr<Connection> from,
+                    Connection::open(options.path, Connection::Mode::kRead, options.vfs));
+    // This connection must never checkpoint: the log belongs to the writer.
+    sqlite3_db_config(from->raw(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+    return copy_ledger(*from, partial, options.vfs);
+  });
+}
+
+Result<void> write_backup(const std::string& path, int (*rename)(const char* from, const char* to),
+                          const std::function<Result<void>(const std::string& partial)>& copy) {
   struct stat found{};
   if (path.empty()) return Error{ErrorCode::kInvalidArgument, "a backup needs a path"};
   if (::lstat(path.c_str(), &found) == 0) {
     return Error{ErrorCode::kAlreadyExists, "cannot back up to " + path + ": it already exists; choose another path"};
   }
   const std::string partial = path + ".partial";
-  remove_with_companions(partial);  // Left by a backup that a crash interrupted.
-  Result<void> done = copy_all(options, partial);
-  if (done.ok() && options.rename(partial.c_str(), path.c_str()) != 0) {
+  Result<void> done = copy(partial);
+  if (done.ok() && rename(partial.c_str(), path.c_str()) != 0) {
     done = os_error(errno, "rename " + partial + " to " + path);
   }
   if (done.ok()) {

@@ -6,10 +6,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cstdio>
 #include <memory>
 #include <utility>
 
 #include "base/os_error.h"
+#include "ledger/disk_backup.h"
 #include "ledger/disk_format.h"
 #include "ledger/file_lock.h"
 #include "ledger/sqlite_handle.h"
@@ -22,8 +25,10 @@ using detail::Connection;
 namespace {
 
 // How often a read is repeated because a writer started, ended or was in the middle of an operation. Each of these
-// takes milliseconds; at the bound the last error is returned.
+// takes milliseconds; at either bound the last error is returned. A single look may take SQLite ten seconds, when it
+// waits for a writer that is not there.
 constexpr int kMostLooks = 200;
+constexpr std::chrono::seconds kMostTime{10};
 constexpr ::useconds_t kPauseUs = 5000;
 
 // Identifies a version of a file: an equal stamp before and after means that nobody wrote to it.
@@ -65,19 +70,33 @@ Result<void> look_once(const std::string& path, std::string_view parameters,
 Result<void> DiskReader::look(const std::function<Result<void>(Connection&)>& body) const {
   const std::string log = path_ + "-wal";
   Result<void> done;
+  const auto give_up_at = std::chrono::steady_clock::now() + kMostTime;
   for (int looks = 0; looks < kMostLooks; ++looks) {
-    if (looks > 0) ::usleep(kPauseUs);
+    if (looks > 0) {
+      if (!done.ok() && std::chrono::steady_clock::now() >= give_up_at) return done;
+      ::usleep(kPauseUs);
+    }
     const Stamp main_before = stamp_of(path_);
     if (!main_before.there) {
       if (::access(path_.c_str(), R_OK) != 0) return os_error(errno, "read " + path_);
       continue;
     }
     const Stamp log_before = stamp_of(log);
-    if (log_before.bytes == 0) {
+    bool ignored = log_before.bytes == 0;
+    if (!ignored) {
+      // A reader would wait for a writer that recovers such a log. Without a writer, nobody does, and SQLite ignores
+      // it.
+      ROTA_TRY_ASSIGN(const bool has_header, detail::has_wal_header(log));
+      if (!has_header) {
+        ROTA_TRY_ASSIGN(const std::optional<std::string> writer, writer_of(path_));
+        ignored = !writer;
+      }
+    }
+    if (ignored) {
       done = look_once(path_, "mode=ro&immutable=1", body);
       // A checkpoint changes the main file only while a log exists, and the log is removed only afterwards.
       const Stamp log_now = stamp_of(log);
-      if (log_now.bytes == 0 && stamp_of(path_) == main_before) return done;
+      if (log_now == log_before && stamp_of(path_) == main_before) return done;
       continue;
     }
     const bool has_index = stamp_of(path_ + "-shm").there;
@@ -175,6 +194,12 @@ Result<std::optional<Snapshot>> DiskReader::latest_snapshot() {
     return {};
   }));
   return snapshot;
+}
+
+Result<void> DiskReader::back_up(const std::string& path) {
+  return detail::write_backup(path, &std::rename, [this](const std::string& partial) {
+    return look([&partial](Connection& connection) { return detail::copy_ledger(connection, partial, nullptr); });
+  });
 }
 
 }  // namespace rota::ledger

@@ -64,6 +64,8 @@ class DiskReader {
   // compacted meanwhile.
   Result<std::vector<RecordBytes>> read(std::uint64_t from, std::size_t max_records);
   Result<std::optional<Snapshot>> latest_snapshot();
+  // Like Ledger::backup(): a durable, checked copy of one moment at `path`, as a single file.
+  Result<void> back_up(const std::string& path);
 
  private:
   explicit DiskReader(std::string path) : path_(std::move(path)) {}

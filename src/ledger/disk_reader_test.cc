@@ -234,6 +234,22 @@ TEST_F(DiskReaderTest, ADamagedLogIsRefused) {
   EXPECT_EQ(DiskReader::open(folder_ / "crashed").code(), ErrorCode::kCorrupt);
 }
 
+// Contract: L-2. The header of the log is damaged, and the index of a writer that was killed is left: a reader says so
+// soon, instead of waiting for a writer to recover it. If nothing is lost with the log, it is ignored.
+TEST_F(DiskReaderTest, ADamagedHeaderDoesNotDelayAReader) {
+  make_crashed(9, true);
+  std::string log = file_bytes(folder_ / "crashed-wal");
+  for (std::size_t at = 0; at < 32; ++at) log[at] = '\xff';
+  write_file(folder_ / "crashed-wal", log);
+  EXPECT_EQ(DiskReader::open(folder_ / "crashed").code(), ErrorCode::kCorrupt);
+
+  std::filesystem::copy_file(options_.path, folder_ / "closed");  // Closed meanwhile: it has everything.
+  std::filesystem::copy_file(folder_ / "crashed-shm", folder_ / "closed-shm");
+  write_file(folder_ / "closed-wal", log.substr(0, 32));
+  DiskReader reader = DiskReader::open(folder_ / "closed").value();
+  EXPECT_EQ(reader.read(1, 100).value(), test_records(1, 9));
+}
+
 TEST_F(DiskReaderTest, SaysWhoHasItOpen) {
   EXPECT_EQ(DiskReader::writer_of(options_.path).value(), std::nullopt);
   {

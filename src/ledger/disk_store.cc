@@ -109,6 +109,8 @@ Result<void> DiskStore::make_file() {
     ROTA_TRY(create_tables(*connection, options_.durability == Durability::kRelaxed));
     ROTA_TRY(connection->mark_write_ahead());
   }
+  // The log has the environment of every task. SQLite gives its other files the mode of this one.
+  if (::chmod(made.c_str(), 0600) != 0) return os_error(errno, "chmod " + made);
   if (options_.rename(made.c_str(), options_.path.c_str()) != 0) {
     return os_error(errno, "rename " + made + " to " + options_.path);
   }

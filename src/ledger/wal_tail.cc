@@ -41,6 +41,16 @@ Checksum go_on(Checksum sum, const unsigned char* bytes, std::size_t size, bool 
   return sum;
 }
 
+using Header = std::array<unsigned char, kHeaderBytes>;
+
+bool is_header(const Header& header) {
+  const std::uint32_t page_bytes = big_endian(header.data() + 8);
+  const bool big = (big_endian(header.data()) & 1) != 0;
+  return (big_endian(header.data()) & ~1U) == kMagic && page_bytes >= 512 && page_bytes <= 65536 &&
+         (page_bytes & (page_bytes - 1)) == 0 &&
+         go_on({}, header.data(), 24, big) == Checksum{big_endian(header.data() + 24), big_endian(header.data() + 28)};
+}
+
 // A file opened for reading, or none if it does not exist.
 class Reader {
  public:
@@ -148,12 +158,21 @@ struct Walk {
 
 }  // namespace
 
+Result<bool> has_wal_header(const std::string& path) {
+  const Reader log(path);
+  ROTA_TRY_ASSIGN(const std::uint64_t bytes, log.size());
+  Header header;
+  if (bytes < header.size()) return false;
+  ROTA_TRY_ASSIGN(const bool whole, log.fill(0, header.data(), header.size()));
+  return whole && is_header(header);
+}
+
 Result<WalTail> read_wal_tail(const std::string& path, const std::string& main_path) {
   WalTail tail;
   const Reader log(path);
   ROTA_TRY_ASSIGN(tail.file_bytes, log.size());
   if (tail.file_bytes == 0) return tail;
-  std::array<unsigned char, kHeaderBytes> header;
+  Header header;
   ROTA_TRY_ASSIGN(const bool has_header, log.fill(0, header.data(), header.size()));
   tail.torn_bytes = tail.file_bytes;
   if (!has_header) return tail;
@@ -162,8 +181,7 @@ Result<WalTail> read_wal_tail(const std::string& path, const std::string& main_p
   walk.stored = {big_endian(header.data() + 24), big_endian(header.data() + 28)};
   std::memcpy(walk.salt.data(), header.data() + 16, walk.salt.size());
   const std::uint32_t page_bytes = big_endian(header.data() + 8);
-  if ((big_endian(header.data()) & ~1U) != kMagic || page_bytes < 512 || page_bytes > 65536 ||
-      (page_bytes & (page_bytes - 1)) != 0 || go_on({}, header.data(), 24, walk.big) != walk.stored) {
+  if (!is_header(header)) {
     if (tail.file_bytes == kHeaderBytes) return tail;
     ROTA_TRY_ASSIGN(const bool harmless, is_in_main(log, Reader(main_path)));
     tail.header_damaged = !harmless;

@@ -40,7 +40,7 @@ class BusConformance : public ::testing::Test {
  protected:
   static constexpr std::size_t kCapacity = 4096;
   // For what is expected to arrive.
-  static constexpr std::chrono::seconds kSoon{60};
+  static constexpr std::chrono::seconds kSoon{120};
 
   static void SetUpTestSuite() {
     if constexpr (requires { Home::set_up(); }) Home::set_up();
@@ -138,15 +138,15 @@ TYPED_TEST_P(BusConformance, EveryMessageArrivesWhole) {
       EXPECT_EQ(model::encode_message(end->receive(this->kSoon)->message), sent);
     };
     to_worker(assign);
-    to_worker(model::ControlAttempt{id, model::Term(3), model::AttemptAction::kPause});
-    to_worker(model::AcknowledgeReport{id, model::Term(3)});
+    to_worker(model::ControlAttempt{id, model::Term(3), model::AttemptAction::kPause, 7});
+    to_worker(model::AcknowledgeReport{id, model::Term(3), 7});
     to_worker(model::RegisterAgain{model::Term(4)});
     const auto to_host = [&](model::FromWorker message) {
       const std::string sent = model::encode_message(message);
       ASSERT_TRUE(end->send(std::move(message)).ok());
       EXPECT_EQ(model::encode_message(home.host().receive(this->kSoon)->message), sent);
     };
-    model::Register hello{.incarnation = model::Incarnation(9), .caches = {{"model:m1", 5}}, .held = {id}};
+    model::Register hello{.incarnation = model::Incarnation(9), .caches = {{"model:m1", 5}}, .held = {{id, 7}}};
     hello.worker.name = "w";
     hello.worker.resources.gpus = {{"a100", 1 << 30}};
     hello.worker.labels = {{"rack", "b7"}};
@@ -163,7 +163,7 @@ TYPED_TEST_P(BusConformance, EveryMessageArrivesWhole) {
           model::ReportBody(model::Checkpoint{"{}"}), model::ReportBody(model::LogLine{"l"}),
           model::ReportBody(model::Cached{"model:m"}), model::ReportBody(model::Output{true, std::string("\0x", 2), 3}),
           model::ReportBody(model::Ended{outcome})}) {
-      to_host(model::Report{id, model::Term(3), body});
+      to_host(model::Report{id, model::Term(3), body, 7});
     }
   });
 }

@@ -54,9 +54,12 @@ struct RedisBusOptions {
   // Distinguishes this process from every other one that ever had this role; a worker's incarnation is suitable. 0:
   // drawn at random, which a simulation must not do.
   std::uint64_t process = 0;
+  // Of the host's leadership, if hosts share a replicated ledger (redis_link.h); 0: none.
+  std::uint64_t term = 0;
   std::size_t capacity = 4096;                         // Messages per worker and direction; also held by a receiver.
   std::size_t capacity_bytes = std::size_t{64} << 20;  // Of those messages.
   std::size_t message_most_bytes = std::size_t{16} << 20;  // A larger message is refused with TooLarge.
+  std::size_t most_workers = 10'000;  // That a host knows; announcements of further ones are ignored, and logged.
   std::chrono::nanoseconds connect_within = std::chrono::seconds(5);
   std::chrono::nanoseconds reply_within = std::chrono::seconds(5);       // Then the connection counts as broken.
   std::chrono::nanoseconds retry_after = std::chrono::milliseconds(20);  // Doubles up to retry_most, with jitter.

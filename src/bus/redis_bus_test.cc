@@ -21,12 +21,13 @@ struct RedisHome {
   static void set_up() { server = std::make_unique<RedisServer>(); }
   static void tear_down() { server.reset(); }
 
-  explicit RedisHome(std::size_t capacity) : options(quick_options(server->url(), "t" + std::to_string(++fleets))) {
+  explicit RedisHome(std::size_t capacity) : options(patient_options(server->url(), "t" + std::to_string(++fleets))) {
     options.capacity = capacity;
     end = RedisHostEnd::open(net::real_network(), options, nursery).value();
     EXPECT_TRUE(end->await_connected(kSoon).ok());
+    patient.emplace(*end);
   }
-  HostEnd& host() { return *end; }
+  HostEnd& host() { return *patient; }
   Result<std::unique_ptr<WorkerEnd>> connect(const std::string& worker) {
     if (closed) return ErrorCode::kClosed;
     ROTA_TRY_ASSIGN(std::unique_ptr<RedisWorkerEnd> made,
@@ -43,6 +44,7 @@ struct RedisHome {
   fiber::Nursery nursery;
   RedisBusOptions options;
   std::unique_ptr<RedisHostEnd> end;
+  std::optional<PatientHostEnd> patient;
   std::vector<RedisWorkerEnd*> workers;
   bool closed = false;
 };
@@ -53,7 +55,8 @@ namespace {
 using namespace std::chrono_literals;
 
 struct Fleet {
-  Fleet(const net::RedisUrl& url, fiber::Nursery& the_nursery) : options(quick_options(url)), nursery(the_nursery) {
+  Fleet(const net::RedisUrl& url, fiber::Nursery& the_nursery) : Fleet(patient_options(url), the_nursery) {}
+  Fleet(RedisBusOptions of, fiber::Nursery& the_nursery) : options(std::move(of)), nursery(the_nursery) {
     options.process = 7;
     host = RedisHostEnd::open(net::real_network(), options, nursery).value();
     worker = connect("w", 42);
@@ -128,7 +131,7 @@ TEST(RedisBus, EmptiedWhileConnected) {
 TEST(RedisBus, PausedForLongerThanDeadlines) {
   RedisServer server;
   in_runtime([&](fiber::Nursery& nursery) {
-    Fleet fleet(server.url(), nursery);
+    Fleet fleet(quick_options(server.url()), nursery);
     fleet.exchange(0, 10);
     server.pause();
     fiber::with_scope([&](fiber::Nursery& n) {
@@ -238,7 +241,7 @@ TEST(RedisBus, PrefixesSeparateFleets) {
   RedisServer server;
   in_runtime([&](fiber::Nursery& nursery) {
     Fleet one(server.url(), nursery);
-    RedisBusOptions options = quick_options(server.url(), "other");
+    RedisBusOptions options = patient_options(server.url(), "other");
     auto host = RedisHostEnd::open(net::real_network(), options, nursery).value();
     auto worker = RedisWorkerEnd::open(net::real_network(), options, "w", nursery).value();
     ASSERT_TRUE(worker->await_connected(kSoon).ok());
@@ -339,10 +342,12 @@ TEST(RedisBus, IdsThatGoBack) {
     Fleet fleet(server.url(), nursery);
     fleet.exchange(0, 10);
     const RedisKeys keys{"rota"};
+    // Of this version: one of another version ends the worker, if the host does not answer in time.
+    const std::string damaged = encode_frame({.from = 42, .to = 7}).substr(0, 3);
     std::uint64_t first = 10;
     for (const std::string& key : {keys.to("w"), keys.from("w")}) {
       // In the year 2300.
-      ASSERT_FALSE(command(server.url(), {"XADD", key, "10413792000000-0", "f", "not a frame"}).is_error());
+      ASSERT_FALSE(command(server.url(), {"XADD", key, "10413792000000-0", "f", damaged}).is_error());
       fleet.exchange(first, 10);
       ASSERT_EQ(command(server.url(), {"DEL", key}).integer, 1);
       fleet.exchange(first + 10, 10);
@@ -374,10 +379,10 @@ TEST(RedisBus, AnotherVersionGetsAClearAnswer) {
     // A host of another version: nothing that it writes can be read.
     fleet.host->close();
     fleet.worker = fleet.connect("v", 43);
-    ASSERT_FALSE(command(server.url(), {"XADD", keys.to("v"), "*", "f", "\x02 a frame of the future"}).is_error());
+    ASSERT_FALSE(command(server.url(), {"XADD", keys.to("v"), "*", "f", "\x09 a frame of the future"}).is_error());
     const auto refused = receive_soon(*fleet.worker);
     ASSERT_EQ(refused.code(), ErrorCode::kClosed);
-    EXPECT_NE(refused.error().message.find("version 2"), std::string::npos) << refused.error().message;
+    EXPECT_NE(refused.error().message.find("version 9"), std::string::npos) << refused.error().message;
   });
 }
 
@@ -429,7 +434,9 @@ TEST(RedisBus, AnnouncementsAreForbidden) {
     };
     ASSERT_TRUE(await([&] { return refused() >= 10; }));
     ASSERT_TRUE(await([&] { return fleet.host->status().code() == ErrorCode::kPermissionDenied; }));
-    EXPECT_EQ(fleet.host->receive(1ms).code(), ErrorCode::kTimeout) << "it takes itself for deaf";
+    // Not Unavailable, except while Redis is slow.
+    EXPECT_TRUE(await([&] { return fleet.host->receive(1ms).code() == ErrorCode::kTimeout; }))
+        << "it takes itself for deaf";
     fleet.exchange(10, 10);
     int lines = 0;
     for (const std::string& line : log.lines()) lines += line.find("blpop") != std::string::npos ? 1 : 0;
@@ -503,8 +510,10 @@ TEST(RedisBus, AWorkerIsNotStoppedByAHostThatIsAway) {
     Result<void> sent;
     for (; kept < 100 && (sent = worker->send(report_of(kept))).ok(); ++kept) {
     }
-    EXPECT_EQ(kept, 10U);
+    EXPECT_EQ(kept, 9U);
     EXPECT_EQ(sent.code(), ErrorCode::kUnavailable);
+    EXPECT_TRUE(worker->send(model::Heartbeat{}).ok()) << "what is for live views only took all the room";
+    EXPECT_EQ(worker->send(model::Heartbeat{}).code(), ErrorCode::kUnavailable);
     fleet.options.process = 8;
     fleet.host = RedisHostEnd::open(net::real_network(), fleet.options, nursery).value();
     for (std::uint64_t i = 0; i < kept; ++i) EXPECT_EQ(task_of(receive_soon(*fleet.host)->message), i);

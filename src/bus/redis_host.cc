@@ -50,7 +50,7 @@ struct RedisHostEnd::Core : std::enable_shared_from_this<RedisHostEnd::Core> {
         : name(std::move(worker)),
           to_key(session.keys().to(name)),
           from_key(session.keys().from(name)),
-          link(Link::Role::kHost, process, session.link_bounds()),
+          link(Link::Role::kHost, process, session.link_bounds(), session.options().term),
           heard_at(fiber::now()) {}
     const std::string name;
     const std::string to_key;
@@ -119,7 +119,8 @@ struct RedisHostEnd::Core : std::enable_shared_from_this<RedisHostEnd::Core> {
   std::vector<PeerPtr> to_remove ROTA_GUARDED_BY(mutex);               // Forgotten; their streams are still in Redis.
   std::uint64_t forgotten ROTA_GUARDED_BY(mutex) = 0;                  // How often a worker was forgotten.
   bool wake_readers ROTA_GUARDED_BY(mutex) = false;
-  bool remove_wake ROTA_GUARDED_BY(mutex) = false;  // Its key has another type.
+  nanoseconds refused_at ROTA_GUARDED_BY(mutex){-1};  // When the log last said that there are too many workers.
+  bool remove_wake ROTA_GUARDED_BY(mutex) = false;    // Its key has another type.
 
   void start();
   void launch(void (Core::*loop)());
@@ -178,12 +179,21 @@ void RedisHostEnd::Core::forget(const PeerPtr& peer) {
   work.set();
 }
 
-// A worker that is known already is greeted, so that it learns of this host.
+// A worker that is known already is greeted, so that it learns of this host. Null: too many are known.
 RedisHostEnd::Core::PeerPtr RedisHostEnd::Core::add_peer(const std::string& worker) {
   std::size_t new_reader = 0;
   PeerPtr peer;
   {
     const sync::MutexLock lock(mutex);
+    if (peers.size() >= session.options().most_workers && !peers.contains(worker)) {
+      const nanoseconds now = fiber::now();
+      if (refused_at.count() < 0 || now - refused_at >= std::chrono::minutes(1)) {
+        refused_at = now;
+        ROTA_LOG(kError, "too many workers are known to the bus; further ones are ignored", {"worker", worker},
+                 {"most", session.options().most_workers});
+      }
+      return nullptr;
+    }
     PeerPtr& place = peers[worker];
     if (place == nullptr) {
       const std::uint64_t process = session.options().process;
@@ -411,6 +421,7 @@ bool RedisHostEnd::Core::apply(const std::deque<Operation>& operations, const st
 
 void RedisHostEnd::Core::read(std::size_t index) {
   const RedisSession::Line line = kReaderLine + index;
+  session.watch(line);
   net::Backoff backoff = session.backoff(line);
   std::unique_ptr<net::RedisConnection> connection;
   StreamId wake_cursor;
@@ -466,12 +477,13 @@ Result<void> RedisHostEnd::Core::read_once(std::size_t index, std::unique_ptr<ne
   command.argument(one_by_one ? "1" : "16");
   if (wait) {
     command.argument("BLOCK");
-    command.argument(std::to_string(RedisSession::kBlock.count()));
+    command.argument(std::to_string(RedisSession::kHostBlock.count()));
   }
   command.argument("STREAMS");
   for (const std::string& key : keys) command.argument(key);
   for (const std::string& id : ids) command.argument(id);
-  const Result<RespValue> reply = session.exchange_one(kReaderLine + index, connection, command, RedisSession::kBlock);
+  const nanoseconds block = wait ? RedisSession::kHostBlock : std::chrono::milliseconds(0);
+  const Result<RespValue> reply = session.exchange_one(kReaderLine + index, connection, command, block);
   if (!reply.ok()) {
     const bool wrong_type = reply.code() == ErrorCode::kFailedPrecondition;
     if (wrong_type && one_by_one) {
@@ -534,6 +546,14 @@ Result<void> RedisHostEnd::Core::take_entry(const StreamEntry& entry) {
 }
 
 Result<void> RedisHostEnd::Core::take_received(const PeerPtr& peer, Link::Received received) {
+  if (received.newer_term != 0) {
+    session.end("worker '" + printable(peer->name) + "' has heard of a host with term " +
+                    std::to_string(received.newer_term) + ", which is newer than this one's, " +
+                    std::to_string(session.options().term),
+                received.newer_term);
+    close();
+    return ErrorCode::kClosed;
+  }
   if (received.superseded) {
     session.end("another host uses the fleet '" + session.options().prefix + "' in Redis at " + session.address() +
                 ": worker '" + printable(peer->name) +
@@ -557,7 +577,7 @@ Result<void> RedisHostEnd::Core::take_received(const PeerPtr& peer, Link::Receiv
       model::Ended ended;
       ended.outcome.message =
           "worker '" + printable(peer->name) + "' could not read the assignment: " + received.notice_text;
-      ROTA_TRY(inbox.send({peer, 0, model::Report{assign->id, assign->term, std::move(ended)}}));
+      ROTA_TRY(inbox.send({peer, 0, model::Report{assign->id, assign->term, std::move(ended), assign->assigned_ns}}));
     }
   }
   for (Link::Received::Message& message : received.messages) {
@@ -672,6 +692,11 @@ Result<void> RedisHostEnd::send(const std::string& worker, model::ToWorker messa
       }
     }
     peer = core_->add_peer(worker);
+    if (peer == nullptr) {
+      return Error{ErrorCode::kNotFound, "the bus knows " + std::to_string(core_->session.options().most_workers) +
+                                             " workers already, and takes no more; '" + printable(worker) +
+                                             "' is not among them"};
+    }
   }
   try {
     for (;;) {

@@ -1,9 +1,11 @@
 #include "bus/redis_link.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <utility>
 
+#include "base/hash.h"
 #include "model/codec.h"
 #include "rota/assert.h"
 
@@ -20,6 +22,14 @@ constexpr Link::Time kResendAgain = std::chrono::milliseconds(100);  // What a h
 constexpr Link::Time kMostProbePause = std::chrono::minutes(1);
 constexpr std::uint64_t kMostGeneration = std::uint64_t{1} << 62;  // What an honest peer can have read.
 
+// The version, and the checksum of the rest, the lowest byte first.
+std::array<char, kFrameHeadBytes> head_of(std::string_view rest) {
+  std::array<char, kFrameHeadBytes> head{static_cast<char>(kFrameVersion)};
+  const std::uint64_t checksum = hash64(rest);
+  for (std::size_t i = 1; i < head.size(); ++i) head[i] = static_cast<char>(checksum >> (8 * (i - 1)) & 0xff);
+  return head;
+}
+
 }  // namespace
 
 std::optional<StreamId> StreamId::parse(std::string_view text) {
@@ -35,9 +45,15 @@ std::optional<StreamId> StreamId::parse(std::string_view text) {
 std::string StreamId::to_string() const { return std::to_string(major) + "-" + std::to_string(minor); }
 
 std::string encode_frame(const Frame& frame) {
-  std::string bytes(1, static_cast<char>(kFrameVersion));
+  std::string bytes(kFrameHeadBytes, '\0');
   model::encode(frame, bytes);
+  seal_frame(bytes);
   return bytes;
+}
+
+void seal_frame(std::string& bytes) {
+  const std::array<char, kFrameHeadBytes> head = head_of(std::string_view(bytes).substr(kFrameHeadBytes));
+  std::copy(head.begin(), head.end(), bytes.begin());
 }
 
 Result<Frame> decode_frame(std::string_view bytes) {
@@ -48,7 +64,12 @@ Result<Frame> decode_frame(std::string_view bytes) {
                  "the entry has version " + std::to_string(version) + " of the bus; this program reads version " +
                      std::to_string(kFrameVersion) + ". Run the same release of rota on the host and on its workers"};
   }
-  ROTA_TRY_ASSIGN(Frame frame, model::decode<Frame>(bytes.substr(1)));
+  if (bytes.size() < kFrameHeadBytes ||
+      !std::ranges::equal(head_of(bytes.substr(kFrameHeadBytes)), bytes.substr(0, kFrameHeadBytes))) {
+    return Error{ErrorCode::kCorrupt, "the entry is cut or damaged: its " + std::to_string(bytes.size()) +
+                                          " bytes do not have the checksum that its sender computed"};
+  }
+  ROTA_TRY_ASSIGN(Frame frame, model::decode<Frame>(bytes.substr(kFrameHeadBytes)));
   // Numbers are counted up from these: near the end of the range they could overflow.
   if (frame.from == 0 || frame.base == 0 || frame.first == 0 || frame.first >= kMostGeneration ||
       frame.base >= kMostGeneration) {
@@ -60,8 +81,10 @@ Result<Frame> decode_frame(std::string_view bytes) {
 // ---------------------------------------------------------------------------------------------------------------
 // sending
 
-bool Link::has_room(std::size_t message_bytes) const {
-  return kept_messages_ == 0 || (kept_messages_ < bounds_.messages && kept_bytes_ + message_bytes <= bounds_.bytes);
+bool Link::has_room(std::size_t message_bytes, Weight weight) const {
+  const std::size_t messages = weight == Weight::kMajor ? bounds_.messages : bounds_.messages - bounds_.messages / 8;
+  const std::size_t bytes = weight == Weight::kMajor ? bounds_.bytes : bounds_.bytes - bounds_.bytes / 8;
+  return kept_messages_ == 0 || (kept_messages_ < messages && kept_bytes_ + message_bytes <= bytes);
 }
 
 void Link::push(std::string message, Time now) {
@@ -95,6 +118,7 @@ Frame Link::header(std::uint64_t to, Time now) {
   frame.to = to;
   frame.base = peer_acknowledged_ + 1;
   frame.read = cursor_.major;
+  frame.term = term_;
   if (to != peer_ || to == 0) return frame;
   frame.probe = std::exchange(probe_wanted_, false);
   frame.acknowledged = told_ = acknowledgement();
@@ -185,7 +209,11 @@ void Link::written(WriteResult result, StreamId id) {
     return;
   }
   if (pending.kind == Pending::Kind::kEntry) {
-    if (result == WriteResult::kIdTooLow && pending.retry) result = WriteResult::kWritten;
+    if (result == WriteResult::kIdTooLow && pending.retry) {
+      // Redis has the entry as it was written first; what this frame said besides, an acknowledgement perhaps, is lost.
+      result = WriteResult::kWritten;
+      empty_wanted_ = true;
+    }
     const auto entry = std::lower_bound(entries_.begin(), entries_.end(), pending.id,
                                         [](const Entry& e, const StreamId& wanted) { return e.id < wanted; });
     // Meanwhile it may have been acknowledged, or have got another id.
@@ -227,7 +255,14 @@ void Link::new_ids_from(std::uint64_t number) {
 void Link::connection_lost() {
   pending_.clear();
   reopen_ = false;
+  probe_soon_ = true;
   for (Entry& entry : entries_) set_written(entry, false);
+}
+
+void Link::probe_soon(Time now) {
+  probe_soon_ = false;
+  probe_pause_ = bounds_.probe_after;
+  probe_at_ = kept_messages_ == 0 ? Time::max() : std::min(probe_at_, now + probe_pause_);
 }
 
 void Link::tell(std::uint64_t process, NoticeKind kind, std::uint64_t number, std::string text) {
@@ -258,8 +293,8 @@ void Link::peer_acknowledged(std::uint64_t number, Time now) {
     entries_.pop_front();
   }
   peer_acknowledged_ = number;
-  probe_pause_ = bounds_.probe_after;
-  probe_at_ = kept_messages_ == 0 ? Time::max() : now + probe_pause_;
+  probe_at_ = Time::max();
+  probe_soon(now);
 }
 
 // -------------------------------------------------------------------------------------------------------------
@@ -301,12 +336,24 @@ Link::Received Link::receive(StreamId id, Frame frame, Time now) {
     }
     return done();
   }
+  if (role_ == Role::kWorker && frame.from != peer_ && frame.term != 0 && frame.term < term_) {
+    empty_wanted_ = true;  // Its frame tells that host of the newer term.
+    return done();
+  }
+  if (role_ == Role::kHost && term_ != 0 && frame.term > term_) {
+    result.superseded = true;
+    result.newer_term = frame.term;
+    return done();
+  }
   if (frame.to != 0 && frame.to != process_) {
     const bool about_another = frame.notice == NoticeKind::kNone && addressed_ && frame.from == peer_;
     if (about_another) result.superseded = true;
     if (about_another || role_ == Role::kWorker) return done();
   }
-  if (frame.from != peer_) change_peer(frame.from, result);
+  if (frame.from != peer_) {
+    change_peer(frame.from, result);
+    if (role_ == Role::kWorker) term_ = frame.term;
+  }
   if (frame.to == process_) {
     addressed_ = true;
     result.notice = frame.notice;
@@ -322,6 +369,7 @@ Link::Received Link::receive(StreamId id, Frame frame, Time now) {
       new_ids_from(frame.resend_from);
     }
     if (frame.probe) empty_wanted_ = true;
+    probe_soon(now);  // It lives: pauses that became long while it was not heard would only delay the next message.
   }
   accept(frame, result);
   return done();
@@ -401,6 +449,7 @@ void Link::acknowledge(std::uint64_t serial, Time now) {
 // rest
 
 bool Link::tick(Time now) {
+  if (probe_soon_) probe_soon(now);
   if (now >= acknowledge_at_) empty_wanted_ = true;
   if (now >= probe_at_) {
     empty_wanted_ = probe_wanted_ = true;

@@ -15,7 +15,9 @@
 //       further than this generation, because it would not see these ids (the clock of an emptied Redis went back).
 //   (3) If the other end misses messages, they are written again under new ids.
 //   (4) If no acknowledgement arrives for long, an empty frame shows the number of the next message: a receiver that
-//       has not seen the last ones then knows. This finds losses that broke no connection (FLUSHALL, eviction).
+//       has not seen the last ones then knows. This finds losses that broke no connection (FLUSHALL, eviction). The
+//       pauses between such frames double up to a minute while nothing is heard of the other end, and begin again when
+//       it is heard or the connection is new.
 // Rules of the receiver:
 //   (5) A message is delivered if its number is the next one; a lower number is a duplicate; a higher one is a gap: the
 //       frame is ignored, and the missing messages are requested.
@@ -32,6 +34,11 @@
 // worker, so that nothing is lost when the host restarts; it is superseded if a worker that addressed it now addresses
 // another host. Of two processes, the one whose first frame comes later in the stream is the newer. The older one is
 // retired: its frames are ignored, and it is told.
+//
+// Terms. A host that shares its ledger with others has a term, which its frames carry; 0: it has none. A worker ignores
+// the frames of a host whose term is below the highest that it has heard, also if that host is new to it, and its own
+// frames carry that highest term: a host that reads of a newer term than its own is superseded. So a leader that was
+// deposed, and does not know it, cannot take a worker from its successor. A host without a term is accepted as ever.
 //
 // Thread safety: none; its end owns it under a lock.
 #pragma once
@@ -84,14 +91,20 @@ struct Frame {
   std::uint64_t notice_number = 0;  // kRefused, kMismatch: the message.
   std::string notice_text{};
   std::vector<std::string> messages{};
+  std::uint64_t term = 0;  // A host's; of a worker, the highest that it has heard. 0: none.
   ROTA_FIELDS(from, to, base, first, acknowledged, resend_from, read, probe, notice, notice_number, notice_text,
-              messages)
+              messages, term)
 };
 
-inline constexpr std::uint8_t kFrameVersion = 1;
+// An entry has the version, a checksum of the rest, and the frame. A changed byte could otherwise name another process,
+// and end this one.
+inline constexpr std::uint8_t kFrameVersion = 3;
+inline constexpr std::size_t kFrameHeadBytes = 9;
 // No honest writer reaches the first half of such an id, and after the highest one nothing could be written.
 inline constexpr std::uint64_t kExhaustedId = std::uint64_t{1} << 62;
 [[nodiscard]] std::string encode_frame(const Frame& frame);
+// Writes version and checksum over the first bytes of an entry. REQUIRES: it has kFrameHeadBytes at least.
+void seal_frame(std::string& bytes);
 // kUnsupported for another version, kCorrupt for anything else.
 [[nodiscard]] Result<Frame> decode_frame(std::string_view bytes);
 
@@ -106,11 +119,16 @@ class Link {
  public:
   using Time = std::chrono::nanoseconds;
   enum class Role : std::uint8_t { kHost, kWorker };
-  Link(Role role, std::uint64_t process, LinkBounds bounds) : role_(role), process_(process), bounds_(bounds) {}
+  // `term`: of a host; 0: none.
+  Link(Role role, std::uint64_t process, LinkBounds bounds, std::uint64_t term = 0)
+      : role_(role), process_(process), bounds_(bounds), term_(term) {}
 
   // ------------------------------------------------------------------------------------------------------- sending
+  // Messages for live views, which may be lost, leave an eighth of the room to the others, so that a flood of them
+  // never delays a heartbeat or the end of a task.
+  enum class Weight : std::uint8_t { kMinor, kMajor };
   // A single message always fits into an empty link.
-  [[nodiscard]] bool has_room(std::size_t message_bytes) const;
+  [[nodiscard]] bool has_room(std::size_t message_bytes, Weight weight = Weight::kMajor) const;
   void push(std::string message, Time now);
   [[nodiscard]] std::size_t unacknowledged() const { return kept_messages_; }
   // Everything sent is in Redis.
@@ -146,6 +164,7 @@ class Link {
     };
     std::vector<Message> messages{};
     bool superseded = false;                // This process must end.
+    std::uint64_t newer_term = 0;           // Superseded, because the worker has heard of this term.
     std::uint64_t replaced_process = 0;     // The peer's process before this frame; 0: no change.
     NoticeKind notice = NoticeKind::kNone;  // For this process.
     std::uint64_t notice_number = 0;
@@ -212,6 +231,8 @@ class Link {
   void new_ids_from(std::uint64_t number);
   void begin_generation(StreamId opened);
   void peer_acknowledged(std::uint64_t number, Time now);
+  // Pauses between probes begin again with the shortest one.
+  void probe_soon(Time now);
   void change_peer(std::uint64_t process, Received& result);
   void accept(Frame& frame, Received& result);
   void miss(std::uint64_t number);
@@ -221,6 +242,7 @@ class Link {
   const Role role_;
   const std::uint64_t process_;
   const LinkBounds bounds_;
+  std::uint64_t term_;                   // A host's own; of a worker, the highest that it has heard.
   std::uint64_t peer_ = 0;               // The other end's process; 0: none heard of.
   bool addressed_ = false;               // The peer has addressed this process.
   std::deque<std::uint64_t> retired_{};  // Former processes of the other end.
@@ -246,6 +268,7 @@ class Link {
   Time resent_at_ = std::chrono::seconds(-1);
   Time probe_at_ = Time::max();
   Time probe_pause_{};
+  bool probe_soon_ = false;  // At the next tick: the connection is new.
 
   // Receiving. Of the peer's messages, those in [start_, next_) were delivered, and those in [late_floor_, late_next_).
   // Those in [late_next_, start_) are missing.

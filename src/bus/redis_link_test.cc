@@ -204,6 +204,32 @@ struct World {
   }
 };
 
+// Contract: U-1. An entry is written once more because the connection broke, and Redis has it already: what the second
+// frame says besides, the acknowledgement of what arrived in the meantime, goes out in a frame of its own, without a
+// probe of the other end.
+TEST(RedisLink, AcknowledgementInAFrameThatRedisHasAlready) {
+  World world(1);
+  world.start_host(7);
+  world.start_worker(8);
+  world.send_next(world.host, "h");
+  world.send_next(world.worker, "w");
+  world.settle();
+  world.send_next(world.worker, "w");
+  const auto lost = world.worker.link->take_writes(world.now, 500);  // Redis gets it; the reply is lost.
+  ASSERT_EQ(lost.size(), 1U);
+  StreamId id;
+  ASSERT_EQ(world.from.add(lost[0].id, lost[0].bytes, world.clock_ms, id), Link::WriteResult::kWritten);
+  world.send_next(world.host, "h");
+  world.write(world.host, World::Mood::kWorks);
+  world.read(world.worker, 10);
+  world.handle(world.worker, 10);
+  World::reconnect(world.worker);
+  for (int i = 0; i < 3; ++i) world.write(world.worker, World::Mood::kWorks);
+  world.read(world.host, 10);
+  EXPECT_EQ(world.host.received, World::numbered("w", 2));
+  EXPECT_EQ(world.host.link->unacknowledged(), 0U);
+}
+
 // Contract: U-1. While both processes live, every message arrives exactly once and in order, whatever Redis loses:
 // killed, emptied with and without a broken connection, failed over to a stale replica, out of memory, written to by a
 // stranger, with a clock that goes back.
@@ -338,8 +364,8 @@ TEST(RedisLink, ADeposedHostIsSuperseded) {
   EXPECT_EQ(world.worker.received, std::vector<std::string>{"h1"});
 }
 
-// Contract: U-1. A frame cut at any byte, or of another version, has a clear error.
-TEST(RedisLink, FramesThatAreCutOrOfAnotherVersion) {
+// Contract: U-1. A frame that is cut at any byte, has a changed bit, or is of another version has a clear error.
+TEST(RedisLink, FramesThatAreDamagedOrOfAnotherVersion) {
   Frame frame{.from = 3, .to = 4, .notice_text = "text", .messages = {"one", std::string("\0two", 4)}};
   const std::string bytes = encode_frame(frame);
   ASSERT_TRUE(decode_frame(bytes).ok());
@@ -347,11 +373,18 @@ TEST(RedisLink, FramesThatAreCutOrOfAnotherVersion) {
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_EQ(decode_frame(bytes.substr(0, size)).code(), ErrorCode::kCorrupt) << size;
   }
-  std::string newer = bytes;
-  newer[0] = 2;
-  const Result<Frame> refused = decode_frame(newer);
-  EXPECT_EQ(refused.code(), ErrorCode::kUnsupported);
-  EXPECT_NE(refused.error().message.find("version 2"), std::string::npos);
+  for (std::size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
+    std::string changed = bytes;
+    changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << bit % 8));
+    EXPECT_EQ(decode_frame(changed).code(), bit < 8 ? ErrorCode::kUnsupported : ErrorCode::kCorrupt) << bit;
+  }
+  for (const int version : {kFrameVersion - 1, kFrameVersion + 1}) {
+    std::string other = bytes;
+    other[0] = static_cast<char>(version);
+    const Result<Frame> refused = decode_frame(other);
+    EXPECT_EQ(refused.code(), ErrorCode::kUnsupported);
+    EXPECT_NE(refused.error().message.find("version " + std::to_string(version)), std::string::npos);
+  }
 }
 
 // Contract: U-1. A sender is told when there is no more room, by number and by bytes; one message always fits.
@@ -363,6 +396,24 @@ TEST(RedisLink, Bounds) {
   EXPECT_FALSE(link.has_room(41));
   link.push("y", 0s);
   EXPECT_FALSE(link.has_room(1));
+}
+
+// Contract: U-1, B-16. Messages for live views leave room for heartbeats and the ends of tasks.
+TEST(RedisLink, MinorMessagesLeaveRoom) {
+  using Weight = Link::Weight;
+  Link by_number(Link::Role::kWorker, 1, {.messages = 16, .bytes = 1000});
+  EXPECT_TRUE(by_number.has_room(2000, Weight::kMinor)) << "one message always fits";
+  for (int i = 0; i < 14; ++i) {
+    EXPECT_TRUE(by_number.has_room(1, Weight::kMinor));
+    by_number.push("x", 0s);
+  }
+  EXPECT_FALSE(by_number.has_room(1, Weight::kMinor));
+  EXPECT_TRUE(by_number.has_room(1));
+  Link by_bytes(Link::Role::kWorker, 1, {.messages = 16, .bytes = 1000});
+  by_bytes.push(std::string(870, 'x'), 0s);
+  EXPECT_TRUE(by_bytes.has_room(5, Weight::kMinor));
+  EXPECT_FALSE(by_bytes.has_room(6, Weight::kMinor));
+  EXPECT_TRUE(by_bytes.has_room(130));
 }
 
 }  // namespace

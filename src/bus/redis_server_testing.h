@@ -1,15 +1,14 @@
 // A redis-server for tests: on loopback, on a free port and a Unix socket, in a temporary directory.
 //
+// Its port stays reserved while the server is down, also for clients that the kernel gives a port: nobody else gets it
+// before the restart, and no client connects to itself.
 // It dies with the thread that started it (PR_SET_PDEATHSIG), so that a killed test leaves nothing behind: start it in
 // main's thread, or in a thread that lives as long as it is needed.
 // Thread safety: none.
 #pragma once
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +22,7 @@
 #include <vector>
 
 #include "net/redis_url.h"
+#include "net/reserved_port_testing.h"
 #include "rota/assert.h"
 
 namespace rota::bus {
@@ -34,10 +34,7 @@ class RedisServer {
     std::string name = (std::filesystem::temp_directory_path() / "rota-redis-XXXXXX").string();
     ROTA_ASSERT(::mkdtemp(name.data()) != nullptr, "no temporary directory");
     directory_ = name;
-    for (int i = 0; i < 5 && process_ <= 0; ++i) {
-      port_ = free_port();
-      start();
-    }
+    start();
     ROTA_ASSERT(process_ > 0, "redis-server does not start; is the package redis-server installed?");
   }
   ~RedisServer() {
@@ -52,7 +49,7 @@ class RedisServer {
   void start() {
     int output[2];
     ROTA_ASSERT(::pipe2(output, O_CLOEXEC) == 0, "no pipe");
-    std::vector<std::string> arguments = {"redis-server", "--port",     std::to_string(port_),
+    std::vector<std::string> arguments = {"redis-server", "--port",     std::to_string(port()),
                                           "--bind",       "127.0.0.1",  "--unixsocket",
                                           socket_path(),  "--dir",      directory_,
                                           "--save",       "",           "--appendonly",
@@ -100,7 +97,7 @@ class RedisServer {
 
   [[nodiscard]] net::RedisUrl url() const {
     net::RedisUrl url;
-    url.endpoint.port = port_;
+    url.endpoint.port = port();
     return url;
   }
   [[nodiscard]] net::RedisUrl url(std::string user, std::string password) const {
@@ -110,24 +107,12 @@ class RedisServer {
     return url;
   }
   [[nodiscard]] std::string socket_path() const { return directory_ + "/redis.sock"; }
-  [[nodiscard]] std::uint16_t port() const { return port_; }
-
-  static std::uint16_t free_port() {
-    const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    ROTA_ASSERT(::bind(socket, reinterpret_cast<sockaddr*>(&address), size) == 0, "no port");
-    ROTA_ASSERT(::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0, "no port");
-    ::close(socket);
-    return ntohs(address.sin_port);
-  }
+  [[nodiscard]] std::uint16_t port() const { return port_.number(); }
 
  private:
   std::vector<std::string> options_;
   std::string directory_;
-  std::uint16_t port_ = 0;
+  const net::ReservedPort port_;
   pid_t process_ = -1;
 };
 

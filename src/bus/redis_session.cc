@@ -97,7 +97,13 @@ Result<std::unique_ptr<net::RedisConnection>> RedisSession::connect(Line line, n
 Result<std::vector<RespValue>> RedisSession::exchange(Line line, std::unique_ptr<net::RedisConnection>& connection,
                                                       const net::RespCommands& commands,
                                                       std::chrono::nanoseconds block) {
+  const auto set_overdue_at = [&](std::chrono::nanoseconds time) {
+    const sync::MutexLock lock(mutex_);
+    if (const auto watched = overdue_at_.find(line); watched != overdue_at_.end()) watched->second = time;
+  };
+  set_overdue_at(fiber::now() + block + kOverdue);
   Result<std::vector<RespValue>> replies = connection->exchange(commands, options_.reply_within + block);
+  set_overdue_at(std::chrono::nanoseconds::max());
   if (!replies.ok()) {
     connection.reset();
     if (replies.code() != ErrorCode::kCancelled) note_broken(line, replies.error());
@@ -164,16 +170,28 @@ Result<void> RedisSession::status() const {
   return broken_.begin()->second;
 }
 
+void RedisSession::watch(Line line) {
+  const sync::MutexLock lock(mutex_);
+  overdue_at_.emplace(line, std::chrono::nanoseconds::max());
+}
+
+bool RedisSession::is_overdue() const {
+  const std::chrono::nanoseconds now = fiber::now();
+  return std::any_of(overdue_at_.begin(), overdue_at_.end(), [now](const auto& each) { return each.second < now; });
+}
+
 bool RedisSession::hears() const {
   const sync::MutexLock lock(mutex_);
-  return broken_.empty() || broken_.begin()->first == kJoin;
+  return (broken_.empty() || broken_.begin()->first == kJoin) && !is_overdue();
 }
 
 Error RedisSession::nothing_received() const {
   const sync::MutexLock lock(mutex_);
-  if (broken_.empty() || broken_.begin()->first == kJoin)
-    return Error{ErrorCode::kTimeout, "no message arrived in time"};
-  return {ErrorCode::kUnavailable, broken_.begin()->second.message};
+  if (!broken_.empty() && broken_.begin()->first != kJoin) {
+    return {ErrorCode::kUnavailable, broken_.begin()->second.message};
+  }
+  if (is_overdue()) return {ErrorCode::kUnavailable, "Redis at " + address_ + " does not answer"};
+  return {ErrorCode::kTimeout, "no message arrived in time"};
 }
 
 Result<void> RedisSession::await_connected(std::chrono::nanoseconds limit) {
@@ -196,11 +214,15 @@ Result<void> RedisSession::await_connected(std::chrono::nanoseconds limit) {
   }
 }
 
-void RedisSession::end(std::string why) {
+void RedisSession::end(std::string why, std::uint64_t newer_term) {
   ROTA_LOG(kError, "the bus is closed", {"as", role_}, {"why", why});
   {
     const sync::MutexLock lock(mutex_);
-    if (!closed_ && ended_.ok()) ended_ = Error{ErrorCode::kClosed, std::move(why)};
+    if (!closed_ && ended_.ok()) {
+      Error error{ErrorCode::kClosed, std::move(why)};
+      if (newer_term != 0) error = std::move(error).with("newer_term", std::to_string(newer_term));
+      ended_ = std::move(error);
+    }
   }
   close();
 }

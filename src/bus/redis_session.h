@@ -29,6 +29,10 @@ class RedisSession {
  public:
   // How long XREAD and BLPOP wait at the server.
   static constexpr std::chrono::milliseconds kBlock{5000};
+  // The same for the host's XREAD. Short, because a reply that is overdue by kOverdue shows that Redis is paused, and
+  // the host must know that before it takes the silence of its workers for their end.
+  static constexpr std::chrono::milliseconds kHostBlock{1000};
+  static constexpr std::chrono::milliseconds kOverdue{300};
 
   static Result<void> check(const RedisBusOptions& options);
   RedisSession(net::Network& network, RedisBusOptions options, std::string role);
@@ -57,14 +61,16 @@ class RedisSession {
   void note_works(Line line);
   void note_broken(Line line, const Error& error);
   [[nodiscard]] Result<void> status() const;
-  // False if messages may wait that cannot be read now.
+  // False if messages may wait that cannot be read now. A line that is watched counts as broken while a reply is
+  // overdue.
   [[nodiscard]] bool hears() const;
+  void watch(Line line);
   // For a receiver without messages: Timeout, or why there may be messages that cannot be read now.
   [[nodiscard]] Error nothing_received() const;
   Result<void> await_connected(std::chrono::nanoseconds limit);
 
   // Closes the bus for good, with a sentence for ended().
-  void end(std::string why);
+  void end(std::string why, std::uint64_t newer_term = 0);
   [[nodiscard]] Result<void> ended() const;
   void close();
   [[nodiscard]] bool is_closed() const;
@@ -80,7 +86,11 @@ class RedisSession {
   fiber::Event changed_;    // Set when the status changes, or the session closes.
   mutable sync::Mutex mutex_;
   bool closed_ ROTA_GUARDED_BY(mutex_) = false;
+  [[nodiscard]] bool is_overdue() const ROTA_REQUIRES(mutex_);
+
   std::map<Line, Error> broken_ ROTA_GUARDED_BY(mutex_);
+  // Lines that are watched: when the reply to the command that was sent is overdue; max(): none was sent.
+  std::map<Line, std::chrono::nanoseconds> overdue_at_ ROTA_GUARDED_BY(mutex_);
   bool told_ ROTA_GUARDED_BY(mutex_) = true;    // The log says that Redis is not usable, or nothing yet.
   std::string logged_ ROTA_GUARDED_BY(mutex_);  // The last problem in the log.
   std::chrono::nanoseconds logged_at_ ROTA_GUARDED_BY(mutex_){};

@@ -38,7 +38,15 @@ Result<std::string> encode_within(const model::FromWorker& message, std::size_t 
   failed.outcome.ended_ns = ended->outcome.ended_ns;
   failed.outcome.cpu_us = ended->outcome.cpu_us;
   failed.outcome.max_rss_bytes = ended->outcome.max_rss_bytes;
-  return model::encode_message(model::Report{report->id, report->term, std::move(failed)});
+  return model::encode_message(model::Report{report->id, report->term, std::move(failed), report->assigned_ns});
+}
+
+// What only live views show, and what may be lost.
+Link::Weight weight_of(const model::FromWorker& message) {
+  const auto* report = std::get_if<model::Report>(&message);
+  const bool major = report == nullptr || std::holds_alternative<model::Ended>(report->body) ||
+                     std::holds_alternative<model::Checkpoint>(report->body);
+  return major ? Link::Weight::kMajor : Link::Weight::kMinor;
 }
 
 }  // namespace
@@ -347,13 +355,14 @@ Result<void> RedisWorkerEnd::acknowledge(std::uint64_t id) {
 
 Result<void> RedisWorkerEnd::send(model::FromWorker message) {
   ROTA_TRY_ASSIGN(std::string bytes, encode_within(message, core_->session.options().message_most_bytes));
+  const Link::Weight weight = weight_of(message);
   const nanoseconds until = fiber::now() + core_->session.options().send_within;
   try {
     for (;;) {
       {
         const sync::MutexLock lock(core_->mutex);
         if (core_->session.is_closed()) return core_->session.closed_error();
-        if (core_->link.has_room(bytes.size())) {
+        if (core_->link.has_room(bytes.size(), weight)) {
           core_->link.push(std::move(bytes), fiber::now());
           core_->work.set();
           return {};

@@ -102,7 +102,7 @@ void Attempt::control(AttemptAction action) {
 }
 
 void Attempt::report(model::ReportBody body) const {
-  host_.report({.id = id(), .term = term(), .body = std::move(body)});
+  host_.report({.id = id(), .term = term(), .body = std::move(body), .assigned_ns = assign_.assigned_ns});
 }
 
 std::string Attempt::merged_inputs() const {
@@ -112,6 +112,17 @@ std::string Attempt::merged_inputs() const {
     text += member.inputs.empty() ? "null" : member.inputs;
   }
   return text + "]";
+}
+
+AttemptResult KeptAttempt::run_spec() {
+  AttemptResult result;
+  AttemptOutcome& outcome = result.outcome;
+  outcome.end = AttemptEnd::kSucceeded;
+  outcome.result = std::move(kept_.result);
+  outcome.cache_note = std::move(kept_.note);
+  outcome.reused = true;
+  outcome.started_ns = outcome.ended_ns = wall_ns();
+  return result;
 }
 
 // ---------------------------------------------------------------------------------------------------------- programs

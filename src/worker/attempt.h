@@ -111,6 +111,19 @@ class ProgramAttempt final : public Attempt, private ProgramEvents {
   bool paused_ = false;
 };
 
+// A task that has its result already (WorkerOptions::kept_result).
+class KeptAttempt final : public Attempt {
+ public:
+  KeptAttempt(AttemptHost& host, model::Assign assign, KeptResult kept)
+      : Attempt(host, std::move(assign)), kept_(std::move(kept)) {}
+
+ private:
+  AttemptResult run_spec() override;
+  void do_control(model::AttemptAction) override {}
+
+  KeptResult kept_;
+};
+
 // An attempt that this worker cannot run.
 class RefusedAttempt final : public Attempt {
  public:

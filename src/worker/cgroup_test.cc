@@ -56,7 +56,11 @@ TEST(Cgroup, RealGroup) {
     const std::string directory = usable_cgroup(given).value();
     GuardPool guards;
     ProcessSpec spec = testing::shell(
-        "grep ^0:: /proc/self/cgroup; (setsid env -i sh -c 'echo up; exec /bin/sleep 1000' &) ; /bin/sleep 0.2");
+        "grep ^0:: /proc/self/cgroup; (setsid env -i sh -c 'echo up; echo > up; exec /bin/sleep 1000' &) ; read x < "
+        "up");
+    const Folder folder;
+    ASSERT_EQ(::mkfifo((folder / "up").c_str(), 0600), 0);
+    spec.directory = folder.path();
     spec.cgroup = directory;
     testing::Started other(
         guards, testing::shell("sleep 1000"));  // So that the guard cannot tell which program the daemon belongs to.
@@ -66,7 +70,7 @@ TEST(Cgroup, RealGroup) {
     EXPECT_TRUE(started->wait().value().success());
     other->terminate(std::chrono::milliseconds(0));
     EXPECT_EQ(other->wait().value().code, SIGKILL);
-    for (int i = 0; i < 1000; ++i) {  // The guard removes a group when all its processes are dead.
+    for (int i = 0; i < 12'000; ++i) {  // The guard removes a group when all its processes are dead.
       bool left = false;
       for (const auto& entry : std::filesystem::directory_iterator(directory)) left |= entry.is_directory();
       if (!left) return;

@@ -3,6 +3,7 @@
 
 #include <regex>
 
+#include "base/source_dir.h"
 #include "worker/process_testing.h"
 #include "worker/program.h"
 
@@ -41,7 +42,7 @@ struct Printed : ProgramEvents {
 
 // Contract: U-2.
 TEST(WorkerPage, ExamplesDoWhatThePageSays) {
-  const std::string page = testing::read_text(ROTA_SOURCE_DIR "/docs/worker.md");
+  const std::string page = testing::read_text(std::string(kSourceDir) + "/docs/worker.md");
   const std::vector<Example> examples = examples_of(page);
   std::size_t markers = 0;
   for (std::size_t at = 0; (at = page.find("<!-- program:", at)) != std::string::npos; ++at) ++markers;

@@ -6,7 +6,9 @@
 #include <variant>
 
 #include "base/json_text.h"
+#include "base/log.h"
 #include "base/nearest.h"
+#include "base/sim_hooks.h"
 #include "model/json.h"
 #include "rota/fiber/error.h"
 #include "rota/fiber/time.h"
@@ -126,6 +128,8 @@ void Engine::stop() {
   }
   if (ran) send(model::Leave{surroundings_.incarnation});  // Otherwise the registration is followed by it.
   for (const auto& attempt : queued) {
+    ROTA_SOMETIMES("worker: gives a queued task back when it leaves");
+    if (!ROTA_GUARD("worker: gives queued tasks back when it leaves", true)) break;
     end_queued(attempt, ended_before_start(AttemptEnd::kPreempted, "the worker is leaving"));
   }
   for (const auto& attempt : standing_by) attempt->control(AttemptAction::kPreempt);
@@ -167,7 +171,7 @@ void Engine::receive_all(bus::WorkerEnd& bus) {
         acknowledged_.set();
         return;
       }
-      registration_needed_.store(true);
+      if (ROTA_GUARD("worker: registers after an outage", true)) registration_needed_.store(true);
       deaf_.store(true);
       if (!fiber::sleep_for(kRetryAfter).ok()) return;
       continue;
@@ -178,10 +182,31 @@ void Engine::receive_all(bus::WorkerEnd& bus) {
   }
 }
 
+// A message of an older term is late, or it comes from a host that does not know of the newer one: a host that recorded
+// nothing had it, and the clock went back since. The registration names the newer term, and the host goes beyond it.
+bool Engine::hear(model::Term term) {
+  if (table_.hear(term)) return true;
+  ROTA_SOMETIMES("worker: hears of an older term");
+  registration_needed_.store(true);
+  wake_.set();
+  return false;
+}
+
 void Engine::on(Assign& assign) {
   {
     const sync::MutexLock lock(mutex_);
-    if (!table_.hear(assign.term)) return;
+    const bool is_current = hear(assign.term);
+    if (ROTA_GUARD("worker: ignores assignments of an older term", !is_current)) {
+      ROTA_SOMETIMES("worker: ignores an assignment of an older term");
+      return;
+    }
+  }
+  if (ROTA_GUARD("worker: ignores assignments for an earlier life", !is_for(assign, surroundings_.incarnation))) {
+    ROTA_SOMETIMES("worker: ignores an assignment for an earlier life");
+    // The host assigns the task again when it hears of the restart. The registration was sent before anything was read.
+    ROTA_LOG(kInfo, "an assignment for an earlier process of this worker is ignored", {"worker", spec_.name},
+             {"task", assign.identity.name}, {"attempt", assign.id.attempt.value()});
+    return;
   }
   take(make_attempt(std::move(assign)));
 }
@@ -206,6 +231,12 @@ std::shared_ptr<Attempt> Engine::make_attempt(Assign assign) {
   AttemptHost& self = *this;
   if (std::string why = refusal_of(assign); !why.empty()) {
     return std::make_shared<RefusedAttempt>(self, std::move(assign), std::move(why));
+  }
+  if (options_.kept_result && assign.merged.empty() && !assign.spec.cache) {
+    if (std::optional<KeptResult> kept =
+            options_.kept_result(assign.id.task, assign.identity.stage, assign.identity.item)) {
+      return std::make_shared<KeptAttempt>(self, std::move(assign), std::move(*kept));
+    }
   }
   if (assign.spec.program) return std::make_shared<ProgramAttempt>(self, std::move(assign), *surroundings_.executor);
   const TaskHandler& handler = handlers_.find(assign.spec.type)->second;
@@ -247,7 +278,7 @@ void Engine::take(const std::shared_ptr<Attempt>& attempt) {
   end_queued(attempt, std::move(refused));
 }
 
-// By itself and not by its id, which a newer attempt of another log may share.
+// The older attempt is stopped by itself and not by its id, which a newer attempt of another log may share.
 void Engine::stop_older(const std::shared_ptr<Attempt>& older) {
   bool queued = false;
   {
@@ -263,11 +294,16 @@ void Engine::on(const ControlAttempt& control) {
   bool queued = false;
   {
     const sync::MutexLock lock(mutex_);
-    if (!table_.hear(control.term)) return;
-    attempt = table_.find_attempt(control.id);
+    if (!hear(control.term) || !is_for(control, surroundings_.incarnation)) return;
+    attempt = table_.find_attempt(control.id, control.assigned_ns);
     if (attempt == nullptr) return;
     queued = table_.is_in(Phase::kQueued, control.id);
     if (control.action == AttemptAction::kCancel) table_.note_cancelled(control.id, control.term);
+  }
+  if (control.action == AttemptAction::kRecall) {
+    // end_queued() looks again: if it has started in the meantime, it runs on.
+    if (queued && end_queued(attempt, ended_before_start(AttemptEnd::kPreempted, "recalled"))) start_ready();
+    return;
   }
   attempt->control(control.action);
   const bool stops = control.action == AttemptAction::kCancel || control.action == AttemptAction::kPreempt;
@@ -278,18 +314,20 @@ void Engine::on(const ControlAttempt& control) {
 
 void Engine::on(const AcknowledgeReport& acknowledge) {
   const sync::MutexLock lock(mutex_);
-  if (!table_.hear(acknowledge.term)) return;
-  table_.acknowledge(acknowledge.id);
+  if (!hear(acknowledge.term)) return;
+  table_.acknowledge(acknowledge.id, acknowledge.assigned_ns);
   note_state();
 }
 
 void Engine::on(const RegisterAgain& again) {
   {
     const sync::MutexLock lock(mutex_);
-    if (!table_.hear(again.term)) return;
+    if (!hear(again.term)) return;
   }
   // The heartbeat sends it: this task must never wait for room on the bus, or a host that waits for room, too, would
   // wait for ever.
+  if (!ROTA_GUARD("worker: registers when it is asked to", true)) return;
+  ROTA_SOMETIMES("worker: is asked to register again");
   registration_needed_.store(true);
   wake_.set();
 }
@@ -327,7 +365,10 @@ void Engine::launch(const std::shared_ptr<Attempt>& attempt) {
 }
 
 Report Engine::started(const Attempt& attempt, std::int64_t started_ns) {
-  return {.id = attempt.id(), .term = attempt.term(), .body = model::Started{started_ns}};
+  return {.id = attempt.id(),
+          .term = attempt.term(),
+          .body = model::Started{started_ns},
+          .assigned_ns = attempt.assign().assigned_ns};
 }
 
 // Under the lock, and so without waiting: no later report of this attempt can be sent before this one.
@@ -346,7 +387,10 @@ void Engine::run_attempt(const std::shared_ptr<Attempt>& attempt) {
     // It has run in the place of an attempt whose end this worker has not seen yet.
     if (started_ns != 0 && table_.is_in(Phase::kStandingBy, attempt->id())) tell_started(*attempt, started_ns);
     newer = end_attempt(*attempt, &reports);
-    if (const std::shared_ptr<Attempt> next = table_.start_in_place(result.next)) tell_started(*next, ended_ns);
+    if (const std::shared_ptr<Attempt> next = table_.start_in_place(result.next)) {
+      ROTA_SOMETIMES("worker: a program starts in the place of another");
+      tell_started(*next, ended_ns);
+    }
     if (newer == nullptr) note_state();  // Otherwise the newer attempt is still to be queued.
   }
   for (Report& report : reports) send(std::move(report));
@@ -382,13 +426,14 @@ bool Engine::end_queued(const std::shared_ptr<Attempt>& attempt, AttemptOutcome 
 std::vector<Report> Engine::final_reports(const Attempt& attempt, AttemptOutcome outcome) {
   const std::vector<model::MergedTask>& merged = attempt.assign().merged;
   const model::Term term = attempt.term();
+  const std::int64_t assigned_ns = attempt.assign().assigned_ns;
   std::vector<Report> reports;
   if (merged.empty()) {
-    reports.push_back({attempt.id(), term, model::Ended{std::move(outcome)}});
+    reports.push_back({attempt.id(), term, model::Ended{std::move(outcome)}, assigned_ns});
     return reports;
   }
   // A refused assignment: the list of merged tasks does not contain the task itself (refusal_of()).
-  if (merged.front().id != attempt.id()) reports.push_back({attempt.id(), term, model::Ended{outcome}});
+  if (merged.front().id != attempt.id()) reports.push_back({attempt.id(), term, model::Ended{outcome}, assigned_ns});
   const std::string array = std::exchange(outcome.result, {});
   std::vector<std::string_view> values;
   if (outcome.end == AttemptEnd::kSucceeded) {
@@ -411,7 +456,7 @@ std::vector<Report> Engine::final_reports(const Attempt& attempt, AttemptOutcome
         own.result = values[i];
       }
     }
-    reports.push_back({merged[i].id, term, model::Ended{std::move(own)}});
+    reports.push_back({merged[i].id, term, model::Ended{std::move(own)}, assigned_ns});
     outcome.cpu_us = 0;  // The use of resources is reported once, for the leading task.
     outcome.max_rss_bytes = 0;
   }
@@ -455,7 +500,8 @@ bool Engine::send_registration(bus::WorkerEnd& bus) {
   {
     const sync::MutexLock lock(mutex_);
     leaving = stop_;
-    hello.held = table_.held();
+    if (ROTA_GUARD("worker: says which attempts it holds", true)) hello.held = table_.held();
+    hello.term = table_.term();
     for (const auto& [item, used_ns] : caches_) hello.caches.push_back({item, used_ns});
   }
   bool sent = bus.send(std::move(hello)).ok();
@@ -474,12 +520,19 @@ void Engine::heartbeat(bus::WorkerEnd& bus) {
     if (deaf_.load()) continue;
     if (registration_needed_.load() && !send_registration(bus)) continue;
     std::vector<Report> again;
+    bool drained = false;
     {
       const sync::MutexLock lock(mutex_);
+      drained = stop_ && table_.waiting() + table_.running() == 0;
       const nanoseconds now = fiber::now();
-      again = table_.reports_to_resend(now, now - options_.heartbeat_every);
+      if (ROTA_GUARD("worker: sends reports again", true)) {
+        again = table_.reports_to_resend(now, now - options_.heartbeat_every);
+      }
+      if (!again.empty()) ROTA_SOMETIMES("worker: sends a final report again");
     }
-    if (!bus.send(model::Heartbeat{surroundings_.incarnation}).ok()) continue;
+    // A host forgets a worker that leaves and has no tasks. A heartbeat would make it ask for a registration, which is
+    // followed by Leave and by the next heartbeat, and so on, as fast as messages travel.
+    if (!drained && !bus.send(model::Heartbeat{surroundings_.incarnation}).ok()) continue;
     for (Report& report : again) {
       if (!bus.send(std::move(report)).ok()) break;
     }

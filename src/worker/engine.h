@@ -78,6 +78,8 @@ class Engine final : private AttemptHost {
   // Registers; a worker that is stopping also says that it leaves. False: the bus did not take it.
   bool send_registration(bus::WorkerEnd& bus);
 
+  // False: the term is older than one that was heard, and the worker registers again.
+  bool hear(model::Term term) ROTA_REQUIRES(mutex_);
   void on(model::Assign& assign);
   void on(const model::ControlAttempt& control);
   void on(const model::AcknowledgeReport& acknowledge);

@@ -52,6 +52,34 @@ void with_engine(std::map<std::string, FakeProgram> programs, Body&& body,
 
 std::int64_t seconds(std::int64_t ns) { return (ns - kWall) / 1'000'000'000; }
 
+// Contract: U-1. An assignment or a control for another process of this worker's name, most often its predecessor, is
+// ignored; the host gives such an attempt up. A message that names no process counts.
+TEST(Engine, MessagesForAnotherIncarnation) {
+  with_engine({{"long", {.runs_for = 10s, .result = "42"}}}, [](Fleet& fleet) {
+    Assign former = program_task(1, "long");
+    former.incarnation = model::Incarnation(76);
+    fleet.host.send(former);
+    Assign mine = program_task(2, "long");
+    mine.incarnation = kLife;
+    fleet.host.send(mine);
+    fleet.host.send(program_task(3, "long"));
+    EXPECT_EQ(fleet.host.next_text(), "2 started");
+    EXPECT_EQ(fleet.host.next_text(), "3 started");
+    ControlAttempt stop = control(2);
+    stop.incarnation = model::Incarnation(76);
+    fleet.host.send(stop);
+    stop = control(3);
+    stop.incarnation = kLife;
+    fleet.host.send(stop);
+    EXPECT_EQ(fleet.host.final(3).end, AttemptEnd::kCancelled);
+    EXPECT_EQ(fleet.host.final(2).end, AttemptEnd::kSucceeded);
+    // The attempt that was ignored is not known: the host may assign it to this process.
+    former.incarnation = kLife;
+    fleet.host.send(former);
+    EXPECT_EQ(fleet.host.final(1).end, AttemptEnd::kSucceeded);
+  });
+}
+
 // Contract: U-2. A program's times are those of its run: under virtual time, exactly.
 TEST(Engine, ProgramsRunInVirtualTime) {
   with_engine({{"long", {.runs_for = 3600s, .result = "42"}},
@@ -225,14 +253,18 @@ TEST(Engine, RegistersAgain) {
           const model::Register& hello = host.hellos[1];
           EXPECT_EQ(hello.incarnation, host.hellos[0].incarnation);
           EXPECT_EQ(hello.worker, host.hellos[0].worker);
-          EXPECT_EQ(hello.held, (std::vector<AttemptId>{first_attempt(5), first_attempt(6)}));
+          EXPECT_EQ(hello.held, (std::vector<model::HeldAttempt>{{first_attempt(5)}, {first_attempt(6)}}));
           ASSERT_EQ(hello.caches.size(), 2U);
           EXPECT_EQ(hello.caches[0], (model::CacheItem{"model:m1", kWall}));
           EXPECT_EQ(hello.caches[1], (model::CacheItem{"model:m2", kWall + 1'000'000'000}));
-          host.send(model::RegisterAgain{Term(0)});  // An older leader.
+          // A host that does not know of the term that this worker has heard must learn of it: its messages are
+          // ignored.
+          host.send(model::RegisterAgain{Term(0)});
+          while (host.hellos.size() < 3) (void)host.next_message();
+          EXPECT_EQ(host.hellos[2].term, Term(1));
           EXPECT_EQ(host.final(5).result, "1");
           EXPECT_EQ(host.final(6).result, "2");
-          EXPECT_EQ(host.hellos.size(), 2U);
+          EXPECT_EQ(host.hellos.size(), 3U);
         });
   });
 }

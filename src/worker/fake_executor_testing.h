@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -27,10 +28,29 @@ struct FakeProgram {
   std::string message{};
 };
 
+// Is told when a program starts and ends.
+class FakeWatch {
+ public:
+  virtual ~FakeWatch() = default;
+  virtual void on_start(const ProgramRequest& request) = 0;
+  // `outcome` is null if the worker was cancelled.
+  virtual void on_end(const ProgramRequest& request, const model::AttemptOutcome* outcome) = 0;
+};
+
 class FakeExecutor final : public Executor {
  public:
+  using Behave = std::function<FakeProgram(const ProgramRequest&)>;
+
   explicit FakeExecutor(std::map<std::string, FakeProgram> programs, bool stand_by = true)
-      : programs_(std::move(programs)), has_stand_by_(stand_by) {}
+      : FakeExecutor(
+            [programs = std::move(programs)](const ProgramRequest& request) {
+              const auto found = programs.find(request.spec.program->shell);
+              return found == programs.end() ? FakeProgram{} : found->second;
+            },
+            nullptr, stand_by) {}
+  // `behave` is called when a program starts. `watch` may be null.
+  FakeExecutor(Behave behave, FakeWatch* watch, bool stand_by)
+      : behave_(std::move(behave)), watch_(watch), has_stand_by_(stand_by) {}
 
   std::unique_ptr<ProgramHandle> start(ProgramRequest request, ProgramEvents& events) override {
     return std::make_unique<Handle>(*this, std::move(request), events);
@@ -80,14 +100,16 @@ class FakeExecutor final : public Executor {
       AttemptResult result;
       model::AttemptOutcome& outcome = result.outcome;
       if (terminated_.is_set() && request_.stand_by && !started_) return result;  // It never started.
-      const auto found = executor_.programs_.find(request_.spec.program->shell);
-      const FakeProgram program = found == executor_.programs_.end() ? FakeProgram{} : found->second;
+      FakeWatch* const watch = executor_.watch_;
+      if (watch != nullptr) watch->on_start(request_);
+      const FakeProgram program = executor_.behave_(request_);
       outcome.started_ns = request_.clock.at(fiber::now());
       events_.on_log("started");
       bool killed = false;
       try {
         killed = terminated_.wait_for(program.runs_for);
       } catch (const fiber::Cancelled&) {
+        if (watch != nullptr) watch->on_end(request_, nullptr);
         executor_.end(*this);
         return ErrorCode::kCancelled;
       }
@@ -95,6 +117,7 @@ class FakeExecutor final : public Executor {
       outcome.end = killed ? model::AttemptEnd::kFailed : program.end;
       outcome.message = killed ? "killed" : program.message;
       if (outcome.end == model::AttemptEnd::kSucceeded) outcome.result = program.result;
+      if (watch != nullptr) watch->on_end(request_, &outcome);
       result.next = executor_.end(*this);
       return result;
     }
@@ -150,7 +173,8 @@ class FakeExecutor final : public Executor {
     return id;
   }
 
-  const std::map<std::string, FakeProgram> programs_;
+  const Behave behave_;
+  FakeWatch* const watch_;
   const bool has_stand_by_;
   sync::Mutex mutex_;
   std::deque<Handle*> standing_by_ ROTA_GUARDED_BY(mutex_);

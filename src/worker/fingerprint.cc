@@ -198,6 +198,10 @@ Parts parts_of(const model::TaskSpec& spec) {
     for (const auto& [name, value] : spec.program->environment) {
       parts.push_back({Part::Kind::kVariable, name, hash_of(value)});
     }
+    // Never the value: a secret that changes is another version of it (U-7).
+    for (const auto& [name, secret, version] : spec.program->secrets) {
+      parts.push_back({Part::Kind::kVariable, name, hash_of(std::string_view("secret"), secret, version)});
+    }
     const auto by_name = [](const Part& a, const Part& b) { return a.name < b.name; };
     std::sort(parts.begin() + 2, parts.end(), by_name);  // The order of the variables means nothing.
     parts.push_back({Part::Kind::kDirectory, {}, hash_of(spec.program->directory)});

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -57,6 +58,15 @@ Result<int> guard_file() {
   return file;
 }
 
+// The soft limit of open files that this process was started with: programs get it, too.
+std::uint64_t inherited_open_files() {
+  static const std::uint64_t soft = [] {
+    rlimit files{};
+    return ::getrlimit(RLIMIT_NOFILE, &files) == 0 ? static_cast<std::uint64_t>(files.rlim_cur) : std::uint64_t{1024};
+  }();
+  return soft;
+}
+
 Result<pid_t> spawn_guard(int socket, std::string run) {
   ROTA_TRY_ASSIGN(const int file, guard_file());
   posix_spawn_file_actions_t actions;
@@ -80,7 +90,8 @@ Result<pid_t> spawn_guard(int socket, std::string run) {
   const std::string path = "/proc/self/fd/" + std::to_string(file);
   std::string name = "rota-guard";
   std::string worker = std::to_string(::getpid());
-  char* arguments[] = {name.data(), worker.data(), run.data(), nullptr};
+  std::string open_files = std::to_string(inherited_open_files());
+  char* arguments[] = {name.data(), worker.data(), run.data(), open_files.data(), nullptr};
   pid_t pid = 0;
   const int error = ::posix_spawn(&pid, path.c_str(), &actions, &attributes, arguments, environ);
   posix_spawn_file_actions_destroy(&actions);
@@ -114,6 +125,18 @@ int kill_by_environment(const std::string& text) {
 }
 
 }  // namespace
+
+std::uint64_t raise_open_files() {
+  constexpr rlim_t kWanted = 65'536;
+  (void)inherited_open_files();  // Before it changes.
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return 1024;
+  if (files.rlim_cur < kWanted && files.rlim_cur < files.rlim_max) {
+    const rlimit more{std::min(kWanted, files.rlim_max), files.rlim_max};
+    if (::setrlimit(RLIMIT_NOFILE, &more) == 0) files = more;
+  }
+  return files.rlim_cur;
+}
 
 Result<void> GuardPool::bury(const std::string& run) {
   return fiber::blocking([&run] {

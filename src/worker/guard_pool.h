@@ -23,6 +23,10 @@
 
 namespace rota::worker {
 
+// Raises this process's soft limit of open files towards the hard limit and returns it; programs get the limit that
+// this process was started with.
+std::uint64_t raise_open_files();
+
 class GuardPool {
  public:
   static constexpr std::size_t kGuardsMost = 8;

@@ -89,6 +89,7 @@ TEST(Leave, ATaskOfTheSameNumberFromAnotherLog) {
     Assign other = program_task(1, "short");
     other.term = model::Term(9);
     host.send(ControlAttempt{.id = other.id, .term = other.term});
+    other.assigned_ns = 1;  // By which attempts of different logs differ.
     host.send(other);
     const Report report = host.final_report(1);
     EXPECT_EQ(report.term, model::Term(9));

@@ -31,8 +31,7 @@ class PollSet {
     event.events = EPOLLIN;
     event.data.u32 = tag;
     if (::epoll_ctl(epoll_.native(), EPOLL_CTL_ADD, fd, &event) != 0) {
-      return Error{ErrorCode::kResourceExhausted,
-                   "cannot watch a descriptor: " + std::generic_category().message(errno)};
+      return Error{ErrorCode::kIoError, "cannot watch a descriptor: " + std::generic_category().message(errno)};
     }
     return {};
   }

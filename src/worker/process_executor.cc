@@ -14,6 +14,19 @@
 
 namespace rota::worker {
 
+namespace {
+
+// How many programs can have their descriptors open at once: three pipes, a socket, an epoll descriptor and a log each,
+// and a few more while a program starts.
+std::uint64_t programs_at_once(std::uint64_t open_files) {
+  constexpr std::uint64_t kPerProgram = 10;
+  constexpr std::uint64_t kOthers = 128;  // The ledger, sockets, files of the cache.
+  constexpr std::uint64_t kLeast = 4;
+  return open_files < kOthers + kLeast * kPerProgram ? kLeast : (open_files - kOthers) / kPerProgram;
+}
+
+}  // namespace
+
 Result<std::unique_ptr<ProcessExecutor>> ProcessExecutor::make(const Options& options) {
   std::unique_ptr<ProcessExecutor> executor(new ProcessExecutor());
   ProgramPlace& place = executor->place_;
@@ -38,9 +51,14 @@ Result<std::unique_ptr<ProcessExecutor>> ProcessExecutor::make(const Options& op
   place.grace = options.grace;
   place.stream_output = options.stream_output;
   place.has_devices = options.has_devices;
+  executor->secrets_ = std::make_unique<Secrets>(options.secrets);
+  place.secrets = executor->secrets_.get();
   ROTA_TRY_ASSIGN(place.cgroup, usable_cgroup(options.cgroup));
   ROTA_LOG(kInfo, "limits of programs are enforced", {"by", place.cgroup.empty() ? "rlimits" : "cgroup"},
            {"cgroup", place.cgroup});
+  place.room_permits = programs_at_once(raise_open_files());
+  executor->room_ = std::make_unique<fiber::Semaphore>(place.room_permits);
+  place.room = executor->room_.get();
   executor->guards_ = std::make_unique<GuardPool>();
   return executor;
 }

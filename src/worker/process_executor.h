@@ -7,10 +7,12 @@
 #include <memory>
 #include <string>
 
+#include "rota/fiber/sync.h"
 #include "rota/result.h"
 #include "worker/executor.h"
 #include "worker/guard_pool.h"
 #include "worker/program.h"
+#include "worker/secrets.h"
 
 namespace rota::worker {
 
@@ -22,6 +24,7 @@ class ProcessExecutor final : public Executor {
     std::chrono::milliseconds grace{5000};
     bool stream_output = false;
     bool has_devices = false;  // See ProgramPlace.
+    SecretSources secrets{};
   };
   // Makes the directory, takes this process's environment for the programs, and prepares the cgroup.
   static Result<std::unique_ptr<ProcessExecutor>> make(const Options& options);
@@ -37,6 +40,8 @@ class ProcessExecutor final : public Executor {
   ProcessExecutor() = default;
 
   ProgramPlace place_;
+  std::unique_ptr<Secrets> secrets_;
+  std::unique_ptr<fiber::Semaphore> room_;
   bool own_directory_ = false;
   std::unique_ptr<GuardPool> guards_;
 };

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <sstream>
 #include <string>
 
@@ -72,6 +73,18 @@ struct Started {
       if (byte == "\n" || byte[0] == '\0') return text;
       text += byte;
     }
+  }
+  // As many bytes of the output, or what there is before its end.
+  std::string text(std::size_t size) {
+    std::string bytes(size, '\0');
+    std::size_t got = 0;
+    while (got < size) {
+      const auto count = out.read_end.read_some(std::as_writable_bytes(std::span(bytes).subspan(got)));
+      if (!count.ok() || *count == 0) break;
+      got += *count;
+    }
+    bytes.resize(got);
+    return bytes;
   }
   std::string rest() { return fiber::testing::read_to_end(out.read_end); }
 };

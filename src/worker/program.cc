@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <span>
 
@@ -15,6 +16,7 @@
 #include "rota/fiber/cancel.h"
 #include "rota/fiber/file.h"
 #include "rota/fiber/time.h"
+#include "worker/line_reports.h"
 #include "worker/output_stream.h"
 #include "worker/owned_fd.h"
 #include "worker/poll_set.h"
@@ -30,7 +32,12 @@ namespace {
 constexpr std::size_t kVariableMost = 64 * 1024;  // JSON in a variable; the system accepts 128 KiB.
 constexpr milliseconds kFlushAfter{200};          // How much output, in time, may be lost when a worker is killed.
 constexpr milliseconds kDrainFor{500};            // How long output is read after the end if a process holds the pipe.
-constexpr std::uint32_t kBadLinesReported = 10;
+// After a full buffer of lines: parsing must not take all of the worker's time.
+constexpr milliseconds kLinesPause{50};
+// A shortage of processes or descriptors is not a failure of the task: it waits for the end of other programs.
+constexpr std::chrono::minutes kShortageMost{10};
+constexpr milliseconds kShortagePause{20};
+constexpr milliseconds kShortagePauseMost{1000};
 constexpr std::string_view kResultSuffix = ".result.json";
 constexpr std::string_view kInputsSuffix = ".inputs.json";
 constexpr std::string_view kCheckpointSuffix = ".checkpoint.json";
@@ -48,14 +55,41 @@ std::string device_list(model::DeviceSet devices) {
 
 }  // namespace
 
+namespace {
+
+// Masks what a program says on $ROTA_FD: escapes in its JSON may hide a value from the masking of its bytes.
+class MaskedEvents final : public ProgramEvents {
+ public:
+  MaskedEvents(ProgramEvents& events, const SecretMask& mask) : events_(events), mask_(mask) {}
+  void on_progress(std::uint32_t permille, const std::string& message) override {
+    events_.on_progress(permille, mask_.masked(message));
+  }
+  void on_checkpoint(const std::string& json) override { events_.on_checkpoint(mask_.masked_json(json)); }
+  void on_log(const std::string& text) override { events_.on_log(mask_.masked(text)); }
+  void on_cached(const std::string& item) override { events_.on_cached(mask_.masked(item)); }
+  void on_output(bool from_stderr, std::string bytes, std::uint64_t dropped_bytes) override {
+    events_.on_output(from_stderr, std::move(bytes), dropped_bytes);  // Masked as a stream.
+  }
+
+ private:
+  ProgramEvents& events_;
+  const SecretMask& mask_;
+};
+
+}  // namespace
+
 // The pipes of a program, and what is read from them.
 struct ProgramRun::Streams {
   static constexpr std::size_t kErrorBytes = 4096;  // Of the last line of stderr, for the failure's message.
 
-  Streams(std::string path, std::uint64_t limit, std::size_t result_bytes)
-      : kept(std::move(path), limit), last_out(result_bytes), last_err(kErrorBytes) {}
+  Streams(std::string path, std::uint64_t limit, std::size_t result_bytes, const SecretMask& mask)
+      : masks{StreamMask(mask), StreamMask(mask), StreamMask(mask)},
+        kept(std::move(path), limit),
+        last_out(result_bytes),
+        last_err(kErrorBytes) {}
 
   ProgramPipe pipes[3];  // By tag.
+  StreamMask masks[3];   // By tag.
   KeptOutput kept;
   LastLine last_out;
   LastLine last_err;
@@ -89,7 +123,19 @@ Result<void> ProgramRun::variable_or_file(const std::string& name, const std::st
   return {};
 }
 
-Result<ProcessSpec> ProgramRun::process_spec() const {
+Result<std::vector<model::Variable>> ProgramRun::find_secrets() const {
+  std::vector<model::Variable> values;
+  if (!request_.spec.program) return values;
+  const Secrets none{SecretSources{}};
+  const Secrets& secrets = place_.secrets != nullptr ? *place_.secrets : none;
+  for (const model::SecretVariable& variable : request_.spec.program->secrets) {
+    ROTA_TRY_ASSIGN(std::string value, secrets.find(variable, request_.id));
+    values.push_back({variable.name, std::move(value)});
+  }
+  return values;
+}
+
+Result<ProcessSpec> ProgramRun::process_spec(const std::vector<model::Variable>& secrets) const {
   if (!request_.spec.program) {
     return Error{ErrorCode::kInvalidArgument, "the task has no program; give the stage a `run`"};
   }
@@ -107,6 +153,7 @@ Result<ProcessSpec> ProgramRun::process_spec() const {
 
   std::map<std::string, std::string, std::less<>> environment;  // The variables of this task.
   for (const auto& [name, value] : program.environment) environment.insert_or_assign(name, value);
+  for (const auto& [name, value] : secrets) environment.insert_or_assign(name, value);
   if (place_.has_devices) environment.insert_or_assign("CUDA_VISIBLE_DEVICES", device_list(request_.resources.devices));
   environment["ROTA_TASK"] = std::to_string(request_.id.task.value());
   environment["ROTA_ATTEMPT"] = std::to_string(request_.id.attempt.value());
@@ -152,25 +199,36 @@ Result<void> ProgramRun::launch(const ProcessSpec& spec, Streams& streams) {
 }
 
 // Serves the program until it has ended and its pipes are closed.
-Result<ProcessEnd> ProgramRun::serve(Streams& streams) {
-  ROTA_TRY_ASSIGN(PollSet set, PollSet::make());
-  for (const unsigned tag : {kOut, kErr, kLines}) ROTA_TRY(set.add(streams.pipes[tag].read_end.native(), tag));
+Result<ProcessEnd> ProgramRun::serve(Streams& streams, PollSet& set, ProgramEvents& events) {
   ROTA_TRY(set.add(process_->native(), kProcess));
-  const auto line = [this](Result<Line> l) { take_line(std::move(l)); };
+  LineReports reports(events);
+  const auto line = [&reports](Result<Line> l) { reports.take(std::move(l), fiber::now()); };
   std::optional<Result<ProcessEnd>> end;
   int open_pipes = 3;
   nanoseconds drain_until = nanoseconds::max();
   nanoseconds flush_at = nanoseconds::max();
+  nanoseconds lines_at = nanoseconds::max();  // When lines are read again.
   std::optional<OutputStream> stream;
   if (place_.stream_output) {
-    stream.emplace([this](bool from_stderr, std::string bytes, std::uint64_t dropped) {
-      events_.on_output(from_stderr, std::move(bytes), dropped);
+    stream.emplace([&events](bool from_stderr, std::string bytes, std::uint64_t dropped) {
+      events.on_output(from_stderr, std::move(bytes), dropped);
     });
   }
+  // What is done with the bytes of a pipe, after the secrets in them were masked.
+  const StreamMask::Sink sinks[3] = {[&](std::string_view bytes) {
+                                       streams.last_out.feed(bytes);
+                                       streams.kept.append(bytes);
+                                       if (stream) stream->feed(false, bytes, fiber::now());
+                                     },
+                                     [&](std::string_view bytes) {
+                                       streams.last_err.feed(bytes);
+                                       streams.kept.append(bytes);
+                                       if (stream) stream->feed(true, bytes, fiber::now());
+                                     },
+                                     [&](std::string_view bytes) { streams.lines.feed(bytes, line); }};
   char buffer[16 * 1024];
   while (!end || open_pipes > 0) {
-    nanoseconds next = std::min(drain_until, flush_at);
-    if (progress_new_) next = std::min(next, progress_at_ + Executor::kProgressEvery);
+    nanoseconds next = std::min({drain_until, flush_at, lines_at, reports.due()});
     if (stream) next = std::min(next, stream->due());
     const Result<unsigned> waited = set.wait(fiber::Deadline::at(next));
     if (!waited.ok() && waited.code() != ErrorCode::kDeadlineExceeded) return waited.error();
@@ -187,12 +245,10 @@ Result<ProcessEnd> ProgramRun::serve(Streams& streams) {
         continue;
       }
       const std::string_view bytes(buffer, static_cast<std::size_t>(size));
-      if (tag == kLines) {
-        streams.lines.feed(bytes, line);
-      } else {
-        (tag == kOut ? streams.last_out : streams.last_err).feed(bytes);
-        streams.kept.append(bytes);
-        if (stream) stream->feed(tag == kErr, bytes, fiber::now());
+      streams.masks[tag].feed(bytes, sinks[tag]);
+      if (tag == kLines && bytes.size() == sizeof buffer && !end) {
+        set.remove(fd);
+        lines_at = fiber::now() + kLinesPause;
       }
     }
     const nanoseconds now = fiber::now();
@@ -202,6 +258,10 @@ Result<ProcessEnd> ProgramRun::serve(Streams& streams) {
       set.remove(process_->native());
       drain_until = now + kDrainFor;
     }
+    if (lines_at <= now || (end && lines_at != nanoseconds::max())) {
+      lines_at = nanoseconds::max();
+      ROTA_TRY(set.add(streams.pipes[kLines].read_end.native(), kLines));
+    }
     if (stream) stream->send_due(now);
     if (flush_at <= now) streams.kept.flush();
     if (!streams.kept.is_dirty()) {
@@ -209,55 +269,20 @@ Result<ProcessEnd> ProgramRun::serve(Streams& streams) {
     } else if (flush_at == nanoseconds::max()) {
       flush_at = now + kFlushAfter;
     }
-    report_progress(false);
+    reports.send_due(now);
     if (drain_until <= now) break;
-    ROTA_TRY(fiber::check_cancelled());  // A program that writes without a pause is always ready.
+    // A program that writes without a pause is always ready: other tasks, like the heartbeat, must run, too.
+    fiber::yield();
+    ROTA_TRY(fiber::check_cancelled());
   }
+  for (const unsigned tag : {kOut, kErr, kLines}) streams.masks[tag].finish(sinks[tag]);
   if (stream) stream->finish();
   streams.lines.finish(line);
-  report_progress(true);
+  reports.finish();
   return std::move(*end);
 }
 
-void ProgramRun::report_progress(bool last) {
-  if (!progress_new_) return;
-  const nanoseconds now = fiber::now();
-  if (!last && now < progress_at_ + Executor::kProgressEvery) return;
-  progress_at_ = now;
-  progress_new_ = false;
-  events_.on_progress(permille_, progress_text_);
-}
-
-void ProgramRun::take_line(Result<Line> line) {
-  if (!line.ok()) {
-    // Reported up to a bound: a program that writes something else there would fill the log.
-    if (++bad_lines_ <= kBadLinesReported) events_.on_log(line.error().message);
-    if (bad_lines_ == kBadLinesReported)
-      events_.on_log("on $ROTA_FD: further lines that cannot be read are not reported");
-    return;
-  }
-  switch (line->kind) {
-    case Line::Kind::kProgress:
-      permille_ = line->permille;
-      progress_text_ = std::move(line->text);
-      progress_new_ = true;
-      break;
-    case Line::Kind::kCheckpoint:
-      events_.on_checkpoint(line->text);
-      break;
-    case Line::Kind::kCheckpointFile:
-      events_.on_checkpoint("{\"file\":" + json_string(line->text) + "}");
-      break;
-    case Line::Kind::kLog:
-      events_.on_log(line->text);
-      break;
-    case Line::Kind::kCache:
-      events_.on_cached(line->text + ":" + line->name);
-      break;
-  }
-}
-
-Result<std::string> ProgramRun::read_result(const LastLine& last_line, bool* file_found) const {
+Result<std::string> ProgramRun::read_result(const LastLine& last_line, const SecretMask& mask, bool* file_found) const {
   const std::string path = path_of(kResultSuffix);
   // Without blocking, even if the program made it a pipe.
   const OwnedFd file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW));
@@ -276,7 +301,7 @@ Result<std::string> ProgramRun::read_result(const LastLine& last_line, bool* fil
     if (Result<void> valid = check_json(text); !valid.ok()) {
       return std::move(valid).take_error().in("the result in $ROTA_RESULT");
     }
-    return text;
+    return mask.empty() ? std::move(text) : mask.masked_json(text);
   }
   if (file.fd < 0 && *file_found) {
     return Error{ErrorCode::kInvalidArgument, "$ROTA_RESULT cannot be read; it must be a regular file with JSON in it"};
@@ -289,7 +314,8 @@ Result<std::string> ProgramRun::read_result(const LastLine& last_line, bool* fil
   }
   const std::string_view last = last_line.line();
   if (last.empty()) return std::string("null");
-  return check_json(last).ok() ? std::string(last) : json_string(last);
+  if (!check_json(last).ok()) return json_string(last);
+  return mask.empty() ? std::string(last) : mask.masked_json(last);
 }
 
 void ProgramRun::describe(const ProcessEnd& end, const ProcessSpec& spec, model::AttemptOutcome* outcome) const {
@@ -305,12 +331,21 @@ void ProgramRun::describe(const ProcessEnd& end, const ProcessSpec& spec, model:
 }
 
 Result<AttemptResult> ProgramRun::run() {
-  ROTA_TRY_ASSIGN(const ProcessSpec spec, process_spec());
+  ROTA_TRY_ASSIGN(const std::vector<model::Variable> secrets, find_secrets());
+  ROTA_TRY_ASSIGN(const ProcessSpec spec, process_spec(secrets));
+  std::vector<std::string> values;
+  for (const model::Variable& secret : secrets) values.push_back(secret.value);
+  const SecretMask mask(values);
+  MaskedEvents masked_events(events_, mask);
+  ProgramEvents& events = mask.empty() ? events_ : masked_events;
   const std::int64_t output_bytes = request_.spec.program->limits.output_bytes;
   Streams streams(path_of(".log"), output_bytes > 0 ? static_cast<std::uint64_t>(output_bytes) : place_.output_bytes,
-                  place_.result_bytes);
+                  place_.result_bytes, mask);
+  // Everything that can fail for lack of room comes before the program starts: it must not run twice.
+  ROTA_TRY_ASSIGN(PollSet set, PollSet::make());
   ROTA_TRY(launch(spec, streams));
-  const Result<ProcessEnd> end = serve(streams);
+  for (const unsigned tag : {kOut, kErr, kLines}) ROTA_TRY(set.add(streams.pipes[tag].read_end.native(), tag));
+  const Result<ProcessEnd> end = serve(streams, set, events);
   const KeptOutput::Summary output = streams.kept.finish();
   if (!end.ok()) return end.error();
   AttemptResult result;
@@ -319,7 +354,7 @@ Result<AttemptResult> ProgramRun::run() {
   describe(*end, spec, &outcome);
   bool result_file = true;
   if (end->success()) {
-    Result<std::string> value = read_result(streams.last_out, &result_file);
+    Result<std::string> value = read_result(streams.last_out, mask, &result_file);
     if (value.ok()) {
       outcome.end = model::AttemptEnd::kSucceeded;
       outcome.result = std::move(*value);
@@ -329,6 +364,7 @@ Result<AttemptResult> ProgramRun::run() {
   } else if (const std::string_view words = streams.last_err.line(); !words.empty()) {
     outcome.message += "; its last words: " + printable(words, 200);
   }
+  if (!mask.empty()) outcome.message = mask.masked(outcome.message);
   if (!output.written.ok()) {
     events_.on_log("its output could not be kept: " + output.written.error().message);
   } else if (output.total_bytes != 0) {
@@ -338,9 +374,35 @@ Result<AttemptResult> ProgramRun::run() {
   return result;
 }
 
+Result<AttemptResult> ProgramRun::run_when_possible() {
+  const nanoseconds until = fiber::now() + kShortageMost;
+  for (milliseconds pause = kShortagePause;; pause = std::min(pause * 2, kShortagePauseMost)) {
+    Result<AttemptResult> result = run();
+    if (result.ok() || result.code() != ErrorCode::kResourceExhausted || fiber::now() >= until) return result;
+    {
+      const std::lock_guard lock(mutex_);
+      process_.reset();
+      if (terminate_requested_) return result;
+    }
+    if (pause == kShortagePause) events_.on_log("waiting for the machine: " + result.error().message);
+    ROTA_TRY(fiber::sleep_for(pause));
+  }
+}
+
+// Programs that stand by leave half of the room to those that run: a program starts in the place of one that ends, so
+// one that could not start must not wait for them. A program without room stands by without a process, until go().
+Result<void> ProgramRun::take_room() {
+  if (request_.stand_by && place_.room->available() <= place_.room_permits / 2) {
+    ROTA_TRY(started_.wait(std::nothrow));
+  }
+  return place_.room->acquire(std::nothrow);
+}
+
 Result<AttemptResult> ProgramRun::wait() {
   requested_at_ = fiber::now();
-  Result<AttemptResult> result = run();
+  if (place_.room != nullptr) ROTA_TRY(take_room());
+  Result<AttemptResult> result = run_when_possible();
+  if (place_.room != nullptr) place_.room->release();
   if (result.ok() || result.code() == ErrorCode::kCancelled) return result;
   // It could not start. A program that was terminated while it stood by has no times: it never tried.
   AttemptResult failed;
@@ -363,6 +425,7 @@ void ProgramRun::remove_files(bool result_file) const {
 void ProgramRun::terminate() {
   const std::lock_guard lock(mutex_);
   terminate_requested_ = true;
+  started_.set();
   if (process_ != nullptr) process_->terminate(grace_);
 }
 
@@ -381,6 +444,7 @@ void ProgramRun::resume() {
 void ProgramRun::go() {
   const std::lock_guard lock(mutex_);
   go_requested_ = true;
+  started_.set();
   if (process_ != nullptr) process_->go();
 }
 

@@ -152,12 +152,17 @@ TEST(Program, Failures) {
     EXPECT_EQ(end.message, "exit status 4; its last words: cannot find x");
     end = bench.end(script("kill -SEGV $$"));
     EXPECT_EQ(end.message, "killed by signal 11 (Segmentation fault)");
-    model::TaskSpec stubborn = script("trap '' TERM; while :; do sleep 1000; done");
-    stubborn.timeout_ms = 50;
+    const std::string ready = bench.folder / "ready";
+    model::TaskSpec stubborn = script("trap '' TERM; touch " + ready + "; while :; do sleep 1000; done");
     stubborn.program->grace_ms = 50;
-    end = bench.end(stubborn);
-    EXPECT_EQ(end.failure, model::FailureKind::kTimeout);
-    EXPECT_EQ(end.message, "ran longer than its limit of 50ms; it ignored TERM and was killed");
+    // On a busy machine the limit may pass before the program ignores TERM: then once more.
+    for (stubborn.timeout_ms = 50; !std::filesystem::exists(ready); stubborn.timeout_ms *= 2) {
+      ASSERT_LT(stubborn.timeout_ms, 120'000) << "it does not start";
+      end = bench.end(stubborn);
+      EXPECT_EQ(end.failure, model::FailureKind::kTimeout);
+    }
+    EXPECT_TRUE(end.message.starts_with("ran longer than its limit of ")) << end.message;
+    EXPECT_TRUE(end.message.ends_with("; it ignored TERM and was killed")) << end.message;
     // A missing binary.
     end = bench.end(arguments({"rota-no-such-program"}));
     EXPECT_FALSE(succeeded(end));
@@ -220,7 +225,9 @@ TEST(Program, Lines) {
     // How many of the three last progress lines are reported depends on the time.
     ASSERT_GE(bench.events.all.size(), 7U);
     EXPECT_EQ(bench.events.all.front(), "progress 100 begun");
-    EXPECT_EQ(bench.events.all.back(), "progress 995 nearly");
+    std::string last;  // A checkpoint that was held back may follow it.
+    for (const std::string& text : bench.events.all) last = text.starts_with("progress") ? text : last;
+    EXPECT_EQ(last, "progress 995 nearly");
     std::erase_if(bench.events.all, [](const std::string& text) { return text.starts_with("progress"); });
     ASSERT_EQ(bench.events.all.size(), 5U);
     EXPECT_EQ(bench.events.all[0], "log hello");
@@ -320,19 +327,29 @@ TEST(Program, TimesOfAProgramThatStandsBy) {
       request.stand_by = stand_by;
       return request;
     };
-    Heard events;
-    ProgramRun first(guards, bench.place, held(1, "echo log up >&3; sleep 0.1", false), events);
-    Recorded unused;
-    ProgramRun second(guards, bench.place, held(2, "true", true), unused);
-    fiber::with_scope([&](fiber::Nursery& n) {
-      auto task = n.spawn([&] { return first.wait().value(); });
-      while (!events.up.load()) ASSERT_TRUE(fiber::sleep_for(1ms).ok());
-      const AttemptResult later = second.wait().value();
-      const AttemptResult earlier = task.get();
-      EXPECT_EQ(earlier.next, (model::AttemptId{model::TaskId(2), model::AttemptNumber(2)}));
-      EXPECT_GE(later.outcome.started_ns, earlier.outcome.ended_ns) << "waiting is not running";
-      EXPECT_LT(later.outcome.started_ns, later.outcome.ended_ns);
-    });
+    // On a busy machine the first program may end before the guard has the second one, which then starts when it is
+    // told to: once more, with a longer first program.
+    model::AttemptId next;
+    for (int tenths = 1; next.task.is_none(); tenths *= 2) {
+      ASSERT_LT(tenths, 1200) << "it has nobody's place";
+      const std::string seconds = std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
+      Heard events;
+      ProgramRun first(guards, bench.place, held(1, "echo log up >&3; sleep " + seconds, false), events);
+      Recorded unused;
+      ProgramRun second(guards, bench.place, held(2, "true", true), unused);
+      fiber::with_scope([&](fiber::Nursery& n) {
+        auto task = n.spawn([&] { return first.wait().value(); });
+        while (!events.up.load()) ASSERT_TRUE(fiber::sleep_for(1ms).ok());
+        auto waiting = n.spawn([&] { return second.wait().value(); });
+        const AttemptResult earlier = task.get();
+        next = earlier.next;
+        if (next.task.is_none()) second.go();
+        const AttemptResult later = waiting.get();
+        EXPECT_GE(later.outcome.started_ns, earlier.outcome.ended_ns) << "waiting is not running";
+        EXPECT_LT(later.outcome.started_ns, later.outcome.ended_ns);
+      });
+    }
+    EXPECT_EQ(next, (model::AttemptId{model::TaskId(2), model::AttemptNumber(2)}));
   });
 }
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/json_text.h"
+#include "base/secret_file.h"
 #include "model/json.h"
 
 namespace rota::worker {
@@ -20,18 +21,28 @@ Result<void> check_range(std::string_view name, std::int64_t value) {
   return invalid(std::string(name) + " must be a whole number from 0 to 2^53; it is " + std::to_string(value));
 }
 
-Result<void> check_environment(const std::vector<model::Variable>& environment) {
+Result<void> check_environment(const model::ProgramSpec& program) {
   std::set<std::string_view> seen;
-  for (const model::Variable& variable : environment) {
-    const std::string name = "env." + printable(variable.name);
-    if (variable.name.empty() || variable.name.find_first_of(std::string_view("=\0", 2)) != std::string::npos) {
+  std::vector<std::string_view> names;
+  for (const model::Variable& variable : program.environment) names.emplace_back(variable.name);
+  for (const model::SecretVariable& variable : program.secrets) {
+    names.emplace_back(variable.name);
+    if (!is_secret_name(variable.secret) || (!variable.version.empty() && !is_secret_name(variable.version))) {
+      return invalid("env." + printable(variable.name) + ": '" +
+                     printable(secret_file_name(variable.secret, variable.version)) +
+                     "' cannot be the name of a secret");
+    }
+  }
+  for (const std::string_view variable : names) {
+    const std::string name = "env." + printable(variable);
+    if (variable.empty() || variable.find_first_of(std::string_view("=\0", 2)) != std::string::npos) {
       return invalid(name + ": the name of a variable has at least one character, and no '=' or zero byte");
     }
     // ROTA_REF_1, ...: the values of references in the text for a shell.
-    if (variable.name.starts_with("ROTA_") && !variable.name.starts_with("ROTA_REF_")) {
+    if (variable.starts_with("ROTA_") && !variable.starts_with("ROTA_REF_")) {
       return invalid(name + ": names that begin with ROTA_ are reserved for the worker; choose another name");
     }
-    if (!seen.insert(variable.name).second) return invalid(name + " is given twice; remove one of the two");
+    if (!seen.insert(variable).second) return invalid(name + " is given twice; remove one of the two");
   }
   return {};
 }
@@ -42,7 +53,7 @@ Result<void> check_program(const model::ProgramSpec& program) {
                        ? "run is empty; write text for a shell, or a list of a program and its arguments"
                        : "run is both text for a shell and a list of arguments; give one of the two");
   }
-  ROTA_TRY(check_environment(program.environment));
+  ROTA_TRY(check_environment(program));
   const model::ProgramLimits& limits = program.limits;
   ROTA_TRY(check_range("limits.cpu_time_ms", limits.cpu_time_ms));
   ROTA_TRY(check_range("limits.memory_bytes", limits.memory_bytes));

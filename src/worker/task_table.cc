@@ -3,9 +3,23 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/sim_hooks.h"
 #include "rota/assert.h"
 
 namespace rota::worker {
+
+namespace {
+
+bool is_same(const Attempt& a, const Attempt& b) {
+  return a.id() == b.id() && a.assign().assigned_ns == b.assign().assigned_ns;
+}
+
+bool is_newer(model::AttemptNumber number, std::int64_t assigned_ns, model::AttemptNumber than,
+              std::int64_t than_assigned_ns) {
+  return assigned_ns != than_assigned_ns ? assigned_ns > than_assigned_ns : number > than;
+}
+
+}  // namespace
 
 using model::AttemptId;
 using model::TaskId;
@@ -27,11 +41,13 @@ const TaskEntry* TaskTable::find(TaskId task) const {
   return found == entries_.end() ? nullptr : &found->second;
 }
 
-std::shared_ptr<Attempt> TaskTable::find_attempt(const AttemptId& id) const {
+std::shared_ptr<Attempt> TaskTable::find_attempt(const AttemptId& id, std::int64_t assigned_ns) const {
   const TaskEntry* entry = find(id.task);
   if (entry == nullptr) return nullptr;
-  if (entry->newer != nullptr && entry->newer->id() == id) return entry->newer;
-  return entry->attempt_number == id.attempt ? entry->attempt : nullptr;
+  for (const std::shared_ptr<Attempt>& attempt : {entry->newer, entry->attempt}) {
+    if (attempt != nullptr && attempt->id() == id && attempt->assign().assigned_ns == assigned_ns) return attempt;
+  }
+  return nullptr;
 }
 
 bool TaskTable::is_in(Phase phase, const AttemptId& id) const {
@@ -49,14 +65,14 @@ const TaskEntry* TaskTable::entry_at(const Place& place) const {
   return entry == nullptr || entry->ticket != place.ticket ? nullptr : entry;
 }
 
-std::vector<AttemptId> TaskTable::held() const {
-  std::vector<AttemptId> all;
+std::vector<model::HeldAttempt> TaskTable::held() const {
+  std::vector<model::HeldAttempt> all;
   for (const auto& [task, entry] : entries_) {
     if (entry.phase == Phase::kEnded) continue;
-    all.push_back({task, entry.attempt_number});
+    all.push_back({{task, entry.attempt_number}, entry.assigned_ns});
     if (entry.attempt == nullptr) continue;
     for (const model::MergedTask& member : entry.attempt->assign().merged) {
-      if (member.id.task != task) all.push_back(member.id);
+      if (member.id.task != task) all.push_back({member.id, entry.assigned_ns});
     }
   }
   std::sort(all.begin(), all.end());  // The order of the map means nothing.
@@ -82,29 +98,37 @@ void TaskTable::set_phase(TaskEntry* entry, Phase phase) {
 
 TaskTable::Verdict TaskTable::offer(const std::shared_ptr<Attempt>& attempt) {
   const AttemptId id = attempt->id();
+  const std::int64_t assigned_ns = attempt->assign().assigned_ns;
   const auto [found, is_new] = entries_.try_emplace(id.task);
   TaskEntry& entry = found->second;
   // A leader whose log has the end of an attempt assigns neither that attempt again nor an older one; nor does one that
   // cancels an attempt that it has not assigned or taken over. This leader has another log: the former one is lost, or
-  // an older copy of it was restored. What is remembered means nothing to it.
+  // an older copy of it was restored. What is remembered means nothing to it. The very attempt that was cancelled,
+  // known by the time of its assignment, is not of another log: a new leader may cancel it before it takes it over.
   const bool acknowledged =
       entry.phase == Phase::kEnded && !entry.acknowledged_in.is_none() && attempt->term() > entry.acknowledged_in;
-  const bool cancelled = !entry.cancelled_in.is_none() && attempt->term() >= entry.cancelled_in;
-  const bool other_log = !is_new && (acknowledged || cancelled);
+  const bool same = entry.attempt_number == id.attempt && entry.assigned_ns == assigned_ns;
+  const bool cancelled = !same && !entry.cancelled_in.is_none() && attempt->term() >= entry.cancelled_in;
+  const bool other_log = acknowledged || cancelled;
+  const bool known =
+      !is_new && !other_log && !is_newer(id.attempt, assigned_ns, entry.attempt_number, entry.assigned_ns);
   if (is_new) {
     ++counts_[static_cast<std::size_t>(Phase::kEnded)];
-  } else if (entry.attempt_number == id.attempt && !other_log) {
+  } else if (ROTA_GUARD("worker: known attempts are ignored", known && same)) {
     if (entry.attempt != nullptr) entry.attempt->set_term(attempt->term());  // A new leader took it over.
     if (entry.phase != Phase::kReporting) return Verdict::kKnown;
     entry.final->report.term = attempt->term();
     return Verdict::kReportAgain;
-  } else if (entry.attempt_number > id.attempt && !other_log) {
+  } else if (ROTA_GUARD("worker: older attempts are ignored", known && !same)) {
+    ROTA_SOMETIMES("worker: an older attempt is ignored");
     return Verdict::kKnown;
   } else if (is_live(entry)) {
-    if (entry.newer != nullptr && entry.newer->id().attempt >= id.attempt) {
-      if (entry.newer->id().attempt == id.attempt) entry.newer->set_term(attempt->term());
+    if (entry.newer != nullptr &&
+        !is_newer(id.attempt, assigned_ns, entry.newer->id().attempt, entry.newer->assign().assigned_ns)) {
+      if (is_same(*entry.newer, *attempt)) entry.newer->set_term(attempt->term());
       return Verdict::kKnown;
     }
+    ROTA_SOMETIMES("worker: a newer attempt waits for the older one");
     entry.newer = attempt;
     return Verdict::kAfterOlder;
   }
@@ -112,6 +136,7 @@ TaskTable::Verdict TaskTable::offer(const std::shared_ptr<Attempt>& attempt) {
   // The host has assigned a newer attempt, so it does not need the report of the older one.
   entry.final.reset();
   entry.attempt_number = id.attempt;
+  entry.assigned_ns = assigned_ns;
   entry.attempt = attempt;
   entry.told_started = false;
   const bool full = waiting() >= waiting_most_;
@@ -132,7 +157,7 @@ TaskTable::Start TaskTable::start_next() {
   for (; !line_.empty(); line_.pop_front()) {
     TaskEntry* entry = entry_at(line_.front());
     if (entry == nullptr) continue;
-    if (!resources_.fits(entry->attempt->assign().resources, used_)) return {};
+    if (ROTA_GUARD("worker: starts what fits", !resources_.fits(entry->attempt->assign().resources, used_))) return {};
     const bool stood_by = entry->phase == Phase::kStandingBy;
     start(entry);
     line_.pop_front();
@@ -179,15 +204,17 @@ bool TaskTable::end(const model::Report& report, nanoseconds now) {
   const auto [found, is_new] = entries_.try_emplace(report.id.task);
   TaskEntry& entry = found->second;
   if (is_new) ++counts_[static_cast<std::size_t>(Phase::kEnded)];
-  const bool is_own = is_live(entry) && entry.attempt_number == report.id.attempt;
+  const bool is_own =
+      is_live(entry) && entry.attempt_number == report.id.attempt && entry.assigned_ns == report.assigned_ns;
   if (!is_own && !is_new) {
-    if (entry.attempt_number >= report.id.attempt) return false;
+    if (!is_newer(report.id.attempt, report.assigned_ns, entry.attempt_number, entry.assigned_ns)) return false;
     // A merged task of which an older attempt still runs here. Its report is sent once and not kept.
     if (is_live(entry)) return true;
   }
   if (is_own) release(&entry);
   ROTA_ASSERT(entry.newer == nullptr, "take_newer() comes before end()", report.id.task.value());
   entry.attempt_number = report.id.attempt;
+  entry.assigned_ns = report.assigned_ns;
   set_phase(&entry, Phase::kReporting);
   entry.ticket = ++last_ticket_;
   entry.final = std::make_unique<FinalReport>(FinalReport{report, now});
@@ -212,9 +239,10 @@ void TaskTable::note_cancelled(const AttemptId& id, model::Term term) {
   if (attempt != nullptr && attempt->term() < term) found->second.cancelled_in = term;
 }
 
-void TaskTable::acknowledge(const AttemptId& id) {
+void TaskTable::acknowledge(const AttemptId& id, std::int64_t assigned_ns) {
   if (!is_in(Phase::kReporting, id)) return;
   TaskEntry& entry = entries_.at(id.task);
+  if (entry.assigned_ns != assigned_ns) return;
   entry.acknowledged_in = std::max(term_, entry.final->report.term);
   entry.final.reset();
   set_ended(id.task, &entry);
@@ -257,8 +285,9 @@ void TaskTable::check_invariants() const {
     ROTA_ASSERT((entry.final != nullptr) == (entry.phase == Phase::kReporting), "a report belongs to kReporting",
                 task.value());
     if (entry.newer != nullptr) {
-      ROTA_ASSERT(is_live(entry) && entry.newer->id().attempt > entry.attempt_number, "the newer attempt is not newer",
-                  task.value());
+      ROTA_ASSERT(is_live(entry) && (entry.newer->id().attempt != entry.attempt_number ||
+                                     entry.newer->assign().assigned_ns != entry.assigned_ns),
+                  "the newer attempt is the same one", task.value());
     }
     if (entry.phase != Phase::kRunning) continue;
     ROTA_ASSERT(resources_.fits(entry.attempt->assign().resources, used), "running tasks do not fit", task.value());

@@ -12,13 +12,14 @@
 // has started the task in the place of another one.
 //
 // A newer attempt of a task that waits or runs is kept in the entry of the older one. It is offered when the older one
-// has ended.
+// has ended. Of two attempts of one task, the one with the higher number is the newer; a log that was lost begins again
+// with low numbers, so that an attempt that was assigned later is newer, too.
 //
 // Invariants (check_invariants()):
 //   (1) used_ is the sum of what the tasks in kRunning hold, and fits into the worker's resources
 //   (2) counts_ has the number of entries in each phase; a waiting entry is in line_ exactly once with its ticket
 //   (3) an entry has an attempt exactly if it waits or runs, a report exactly in kReporting; only an entry that waits
-//       or runs has a newer attempt, with a higher number
+//       or runs has a newer attempt, with a higher number or assigned at another time
 // Every operation takes amortised constant time, except held(), and choose_stand_by(), which looks at as many entries
 // as tasks run. Thread safety: none; the engine owns it under its lock.
 #pragma once
@@ -58,6 +59,7 @@ struct FinalReport {
 // One task.
 struct TaskEntry {
   model::AttemptNumber attempt_number{};
+  std::int64_t assigned_ns = 0;  // Tells attempts of different logs apart (model/message.h).
   Phase phase = Phase::kEnded;
   model::Term acknowledged_in{};         // kEnded: the newest term when the report was acknowledged; none: it was not.
   model::Term cancelled_in{};            // Cancelled by a leader newer than the one that it had then; none: not.
@@ -76,6 +78,8 @@ class TaskTable {
 
   // Notes the term of a message. False: an older leader sent it, and it must be ignored.
   bool hear(model::Term term);
+  // The newest term heard of.
+  [[nodiscard]] model::Term term() const { return term_; }
 
   enum class Verdict : std::uint8_t {
     kQueued,
@@ -89,8 +93,9 @@ class TaskTable {
 
   // Null if the task is not known.
   [[nodiscard]] const TaskEntry* find(model::TaskId task) const;
-  // The attempt with this id that waits, runs, or is kept as a newer attempt; null if there is none.
-  [[nodiscard]] std::shared_ptr<Attempt> find_attempt(const model::AttemptId& id) const;
+  // The attempt with this id, assigned at this time, that waits, runs, or is kept as a newer attempt; null if there is
+  // none.
+  [[nodiscard]] std::shared_ptr<Attempt> find_attempt(const model::AttemptId& id, std::int64_t assigned_ns) const;
   // True if the attempt with this id is in this phase.
   [[nodiscard]] bool is_in(Phase phase, const model::AttemptId& id) const;
 
@@ -118,12 +123,12 @@ class TaskTable {
   // A leader of this term has cancelled the attempt.
   void note_cancelled(const model::AttemptId& id, model::Term term);
   // The final report of this attempt is durable at the host.
-  void acknowledge(const model::AttemptId& id);
+  void acknowledge(const model::AttemptId& id, std::int64_t assigned_ns);
 
   // Unacknowledged final reports that were last sent at or before `sent_until`; they count as sent at `now`.
   std::vector<model::Report> reports_to_resend(std::chrono::nanoseconds now, std::chrono::nanoseconds sent_until);
   // Every attempt whose end is not reported, or whose report is not acknowledged; merged tasks included.
-  [[nodiscard]] std::vector<model::AttemptId> held() const;
+  [[nodiscard]] std::vector<model::HeldAttempt> held() const;
   // Every attempt in this phase. REQUIRES: kQueued, kStandingBy or kRunning.
   [[nodiscard]] std::vector<std::shared_ptr<Attempt>> attempts_in(Phase phase) const;
 

@@ -71,10 +71,11 @@ struct Bench {
   explicit Bench(std::size_t waiting_most = 10) : table(machine(), waiting_most) {}
 
   std::shared_ptr<Attempt> attempt(AttemptId which, ResourceUse use = {}, bool can_stand_by = false,
-                                   Term term = Term(1)) {
+                                   Term term = Term(1), std::int64_t assigned_ns = 0) {
     model::Assign assign;
     assign.id = which;
     assign.term = term;
+    assign.assigned_ns = assigned_ns;
     assign.resources = std::move(use);
     return std::make_shared<TestAttempt>(host, std::move(assign), can_stand_by);
   }
@@ -86,8 +87,8 @@ struct Bench {
     const TaskTable::Start start = table.start_next();
     return start.attempt == nullptr ? 0 : start.attempt->id().task.value();
   }
-  bool end(AttemptId which, std::chrono::nanoseconds now = 0ns) {
-    model::Report report{.id = which, .term = Term(1), .body = model::Ended{}};
+  bool end(AttemptId which, std::chrono::nanoseconds now = 0ns, std::int64_t assigned_ns = 0) {
+    model::Report report{.id = which, .term = Term(1), .body = model::Ended{}, .assigned_ns = assigned_ns};
     return table.end(report, now);
   }
   [[nodiscard]] Phase phase(std::uint64_t task) const { return table.find(TaskId(task))->phase; }
@@ -111,9 +112,9 @@ TEST(TaskTable, Fences) {
   EXPECT_TRUE(bench.end(id(1, 2)));
   EXPECT_EQ(bench.offer(id(1, 2)), Verdict::kReportAgain);
   EXPECT_EQ(bench.offer(id(1, 1)), Verdict::kKnown);
-  bench.table.acknowledge(id(1, 1));
+  bench.table.acknowledge(id(1, 1), 0);
   EXPECT_EQ(bench.phase(1), Phase::kReporting) << "another attempt was acknowledged";
-  bench.table.acknowledge(id(1, 2));
+  bench.table.acknowledge(id(1, 2), 0);
   EXPECT_EQ(bench.phase(1), Phase::kEnded);
   EXPECT_EQ(bench.offer(id(1, 2)), Verdict::kKnown);
   EXPECT_EQ(bench.offer(id(1, 1)), Verdict::kKnown);
@@ -141,14 +142,14 @@ TEST(TaskTable, AnotherLog) {
   for (const std::uint32_t attempt : {1U, 2U}) {
     EXPECT_EQ(bench.offer(id(1, attempt)), Verdict::kQueued);
     EXPECT_TRUE(bench.end(id(1, attempt)));
-    bench.table.acknowledge(id(1, attempt));
+    bench.table.acknowledge(id(1, attempt), 0);
   }
   for (const std::uint32_t attempt : {1U, 2U}) EXPECT_EQ(bench.offer(id(1, attempt)), Verdict::kKnown);
   EXPECT_TRUE(bench.table.hear(Term(2)));
   EXPECT_EQ(bench.table.offer(bench.attempt(id(1, 1), {}, false, Term(2))), Verdict::kQueued);
   EXPECT_EQ(bench.table.offer(bench.attempt(id(1, 1), {}, false, Term(2))), Verdict::kKnown);
   EXPECT_TRUE(bench.end(id(1, 1)));
-  bench.table.acknowledge(id(1, 1));
+  bench.table.acknowledge(id(1, 1), 0);
   EXPECT_EQ(bench.table.offer(bench.attempt(id(1, 1), {}, false, Term(2))), Verdict::kKnown);
   EXPECT_EQ(bench.table.offer(bench.attempt(id(1, 2), {}, false, Term(2))), Verdict::kQueued);
   bench.table.check_invariants();
@@ -161,30 +162,94 @@ TEST(TaskTable, AnotherLogCancelsFirst) {
   enum class Until { kRunning, kReporting, kAcknowledged };
   for (const Until until : {Until::kRunning, Until::kReporting, Until::kAcknowledged}) {
     Bench bench;
-    EXPECT_EQ(bench.offer(id(1)), Verdict::kQueued);
+    const auto assigned = [&](std::uint64_t term, std::int64_t assigned_ns) {
+      return bench.attempt(id(1), {}, false, Term(term), assigned_ns);
+    };
+    EXPECT_EQ(bench.table.offer(assigned(1, 100)), Verdict::kQueued);
     EXPECT_EQ(bench.start_next(), 1U);
     bench.table.note_cancelled(id(1), Term(1));
-    EXPECT_EQ(bench.offer(id(1)), Verdict::kKnown);
+    EXPECT_EQ(bench.table.offer(assigned(1, 100)), Verdict::kKnown);
     EXPECT_TRUE(bench.table.hear(Term(2)));
-    EXPECT_EQ(bench.table.offer(bench.attempt(id(1), {}, false, Term(2))), Verdict::kKnown) << "it was taken over";
+    EXPECT_EQ(bench.table.offer(assigned(2, 100)), Verdict::kKnown) << "it was taken over";
     bench.table.note_cancelled(id(1), Term(2));
-    EXPECT_EQ(bench.table.offer(bench.attempt(id(1), {}, false, Term(2))), Verdict::kKnown);
+    EXPECT_EQ(bench.table.offer(assigned(2, 100)), Verdict::kKnown);
     EXPECT_TRUE(bench.table.hear(Term(3)));
     bench.table.note_cancelled(id(1), Term(3));
     if (until != Until::kRunning) {
-      EXPECT_TRUE(bench.end(id(1)));
+      EXPECT_TRUE(bench.end(id(1), 0ns, 100));
     }
-    if (until == Until::kAcknowledged) bench.table.acknowledge(id(1));
-    std::shared_ptr<Attempt> other = bench.attempt(id(1), {}, false, Term(3));
+    if (until == Until::kAcknowledged) bench.table.acknowledge(id(1), 100);
+    std::shared_ptr<Attempt> other = assigned(3, 50);  // The clock of the new leader is behind.
     if (until == Until::kRunning) {
       EXPECT_EQ(bench.table.offer(other), Verdict::kAfterOlder);
-      EXPECT_EQ(bench.table.offer(bench.attempt(id(1), {}, false, Term(3))), Verdict::kKnown);
+      EXPECT_EQ(bench.table.offer(assigned(3, 50)), Verdict::kKnown);
       EXPECT_EQ(bench.table.take_newer(TaskId(1)), other);
-      EXPECT_FALSE(bench.end(id(1))) << "the end of the older one is reported as that of the other";
+      EXPECT_FALSE(bench.end(id(1), 0ns, 100)) << "the end of the older one is reported as that of the other";
     }
     EXPECT_EQ(bench.table.offer(other), Verdict::kQueued);
-    EXPECT_EQ(bench.table.offer(bench.attempt(id(1), {}, false, Term(3))), Verdict::kKnown);
+    EXPECT_EQ(bench.table.offer(assigned(3, 50)), Verdict::kKnown);
     bench.table.check_invariants();
+  }
+}
+
+// Contract: U-4. A host that restarted cancels an attempt of its log before it sends the assignment again: that is the
+// attempt that stops, or has stopped, and it does not run a second time (simulator, seed 717).
+TEST(TaskTable, CancelledBeforeItIsTakenOver) {
+  for (const bool running : {true, false}) {
+    Bench bench;
+    ASSERT_EQ(bench.table.offer(bench.attempt(id(1), {}, false, Term(1), 100)), Verdict::kQueued);
+    ASSERT_EQ(bench.start_next(), 1U);
+    EXPECT_TRUE(bench.table.hear(Term(2)));
+    bench.table.note_cancelled(id(1), Term(2));
+    if (!running) {
+      EXPECT_TRUE(bench.end(id(1), 0ns, 100));
+    }
+    EXPECT_EQ(bench.table.offer(bench.attempt(id(1), {}, false, Term(2), 100)),
+              running ? Verdict::kKnown : Verdict::kReportAgain);
+    bench.table.check_invariants();
+  }
+}
+
+// Contract: U-1. A leader with another log assigns before it has heard what runs here, for example because it read an
+// old registration: its attempt has the number of one that runs here, or has ended, and was assigned at another time.
+// It is never taken for the other one, and the messages about one of the two do not affect the other.
+TEST(TaskTable, AnotherLogAssignsFirst) {
+  for (const bool running : {true, false}) {
+    for (const std::uint32_t number : {1U, 2U}) {  // What runs here is the first or the second attempt.
+      Bench bench;
+      ASSERT_EQ(bench.table.offer(bench.attempt(id(1, number), {}, false, Term(1), 100)), Verdict::kQueued);
+      ASSERT_EQ(bench.start_next(), 1U);
+      if (!running) {
+        EXPECT_TRUE(bench.end(id(1, number), 0ns, 100));
+      }
+      // A leader that takes the attempt over knows when it was assigned.
+      EXPECT_EQ(bench.table.offer(bench.attempt(id(1, number), {}, false, Term(2), 100)),
+                running ? Verdict::kKnown : Verdict::kReportAgain);
+      EXPECT_EQ(bench.table.held(), (std::vector<model::HeldAttempt>{{id(1, number), 100}}));
+      const std::shared_ptr<Attempt> other = bench.attempt(id(1), {}, false, Term(3), 200);
+      if (running) {
+        EXPECT_EQ(bench.table.offer(other), Verdict::kAfterOlder);
+        EXPECT_EQ(bench.table.offer(bench.attempt(id(1), {}, false, Term(3), 200)), Verdict::kKnown);
+        bench.table.check_invariants();
+        EXPECT_EQ(bench.table.find_attempt(id(1, number), 100)->assign().assigned_ns, 100);
+        EXPECT_EQ(bench.table.find_attempt(id(1), 200), other);
+        EXPECT_EQ(bench.table.find_attempt(id(1), 300), nullptr);
+        EXPECT_EQ(bench.table.take_newer(TaskId(1)), other);
+        EXPECT_FALSE(bench.end(id(1, number), 0ns, 100)) << "the end of the older one is reported as that of the other";
+      }
+      EXPECT_EQ(bench.table.offer(other), Verdict::kQueued);
+      EXPECT_EQ(bench.table.offer(bench.attempt(id(1, number), {}, false, Term(3), 100)), Verdict::kKnown)
+          << "it is late";
+      EXPECT_EQ(bench.table.held(), (std::vector<model::HeldAttempt>{{id(1), 200}}));
+      EXPECT_FALSE(bench.end(id(1), 0ns, 100)) << "a merged task of the former log ended";
+      EXPECT_EQ(bench.phase(1), Phase::kQueued);
+      EXPECT_TRUE(bench.end(id(1), 0ns, 200));
+      bench.table.acknowledge(id(1), 100);
+      EXPECT_EQ(bench.phase(1), Phase::kReporting) << "the other one was acknowledged";
+      bench.table.acknowledge(id(1), 200);
+      EXPECT_EQ(bench.phase(1), Phase::kEnded);
+      bench.table.check_invariants();
+    }
   }
 }
 
@@ -200,9 +265,9 @@ TEST(TaskTable, NewerAttempt) {
     EXPECT_EQ(bench.offer(id(1, 3)), Verdict::kKnown);
     EXPECT_EQ(bench.offer(id(1, 2)), Verdict::kKnown);
     EXPECT_EQ(bench.offer(id(1, 4), cpu(2000)), Verdict::kAfterOlder);
-    EXPECT_EQ(bench.table.find_attempt(id(1, 1))->id(), id(1, 1));
-    EXPECT_EQ(bench.table.find_attempt(id(1, 4))->id(), id(1, 4));
-    EXPECT_EQ(bench.table.find_attempt(id(1, 3)), nullptr);
+    EXPECT_EQ(bench.table.find_attempt(id(1, 1), 0)->id(), id(1, 1));
+    EXPECT_EQ(bench.table.find_attempt(id(1, 4), 0)->id(), id(1, 4));
+    EXPECT_EQ(bench.table.find_attempt(id(1, 3), 0), nullptr);
     bench.table.check_invariants();
     const std::shared_ptr<Attempt> newer = bench.table.take_newer(TaskId(1));
     ASSERT_NE(newer, nullptr);
@@ -223,12 +288,12 @@ TEST(TaskTable, NewerAttemptAfterTheEnd) {
   Bench bench;
   EXPECT_EQ(bench.offer(id(1, 1)), Verdict::kQueued);
   EXPECT_TRUE(bench.end(id(1, 1)));
-  EXPECT_EQ(bench.table.held(), std::vector<AttemptId>{id(1, 1)});
+  EXPECT_EQ(bench.table.held(), (std::vector<model::HeldAttempt>{{id(1, 1)}}));
   EXPECT_EQ(bench.offer(id(1, 2)), Verdict::kQueued);
   EXPECT_EQ(bench.table.count(Phase::kReporting), 0U);
-  EXPECT_EQ(bench.table.held(), std::vector<AttemptId>{id(1, 2)});
+  EXPECT_EQ(bench.table.held(), (std::vector<model::HeldAttempt>{{id(1, 2)}}));
   EXPECT_TRUE(bench.table.reports_to_resend(10s, 10s).empty());
-  bench.table.acknowledge(id(1, 1));  // Late.
+  bench.table.acknowledge(id(1, 1), 0);  // Late.
   EXPECT_EQ(bench.phase(1), Phase::kQueued);
   bench.table.check_invariants();
 }
@@ -331,14 +396,14 @@ TEST(TaskTable, MergedTasks) {
   assign.id = id(1);
   assign.merged = {{id(1), "1"}, {id(2, 5), "2"}, {id(3), "3"}};
   EXPECT_EQ(bench.table.offer(std::make_shared<TestAttempt>(bench.host, assign, false)), Verdict::kQueued);
-  EXPECT_EQ(bench.table.held(), (std::vector<AttemptId>{id(1), id(2, 5), id(3)}));
+  EXPECT_EQ(bench.table.held(), (std::vector<model::HeldAttempt>{{id(1)}, {id(2, 5)}, {id(3)}}));
   EXPECT_EQ(bench.start_next(), 1U);
   EXPECT_EQ(bench.offer(id(3, 2)), Verdict::kQueued) << "a newer attempt of a merged task";
   EXPECT_TRUE(bench.end(id(1)));
   EXPECT_TRUE(bench.end(id(2, 5)));
   EXPECT_FALSE(bench.end(id(3))) << "a newer attempt is known";
   EXPECT_FALSE(bench.end(id(2, 5))) << "it has ended before";
-  EXPECT_EQ(bench.table.held(), (std::vector<AttemptId>{id(1), id(2, 5), id(3, 2)}));
+  EXPECT_EQ(bench.table.held(), (std::vector<model::HeldAttempt>{{id(1)}, {id(2, 5)}, {id(3, 2)}}));
   EXPECT_EQ(bench.table.count(Phase::kReporting), 2U);
   bench.table.check_invariants();
 }
@@ -359,7 +424,7 @@ TEST(TaskTable, ReportsAgain) {
   }
   EXPECT_EQ(again(5s, 0s), std::vector<std::uint64_t>{});
   EXPECT_EQ(again(5s, 2s), (std::vector<std::uint64_t>{1, 2}));
-  bench.table.acknowledge(id(1));
+  bench.table.acknowledge(id(1), 0);
   EXPECT_EQ(again(6s, 4s), std::vector<std::uint64_t>{3});
   EXPECT_EQ(again(7s, 5s), std::vector<std::uint64_t>{2});
   EXPECT_EQ(again(20s, 20s), (std::vector<std::uint64_t>{3, 2}));
@@ -374,7 +439,7 @@ TEST(TaskTable, Forgets) {
     ASSERT_EQ(bench.offer(id(task)), Verdict::kQueued);
     ASSERT_EQ(bench.start_next(), task);
     ASSERT_TRUE(bench.end(id(task)));
-    bench.table.acknowledge(id(task));
+    bench.table.acknowledge(id(task), 0);
   }
   EXPECT_EQ(bench.table.count(Phase::kEnded), TaskTable::kRemembered);
   EXPECT_EQ(bench.offer(id(2)), Verdict::kKnown);
@@ -412,7 +477,7 @@ TEST(TaskTable, AgainstAList) {
       } else if (dice < 8 && !running.empty()) {
         const std::size_t which = random.next() % running.size();
         ASSERT_TRUE(bench.end(id(running[which].task)));
-        if (dice == 7) bench.table.acknowledge(id(running[which].task));
+        if (dice == 7) bench.table.acknowledge(id(running[which].task), 0);
         running.erase(running.begin() + static_cast<std::ptrdiff_t>(which));
       } else if (!waiting.empty()) {
         const std::size_t which = random.next() % waiting.size();

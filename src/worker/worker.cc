@@ -72,7 +72,8 @@ Result<void> Worker::run(bus::WorkerEnd& bus) {
                                                    .cgroup = options.cgroup,
                                                    .grace = options.grace,
                                                    .stream_output = options.stream_output,
-                                                   .has_devices = !options.spec.resources.gpus.empty()}));
+                                                   .has_devices = !options.spec.resources.gpus.empty(),
+                                                   .secrets = options.secrets}));
   }
   const std::int64_t now_ns = fiber::now().count();
   const std::int64_t offset_ns = options.wall_ns ? *options.wall_ns - now_ns : fiber::wall_offset().count();

@@ -253,7 +253,25 @@ TEST(Worker, StrictOrderWithinResources) {
           host.send(control(5, AttemptAction::kCancel));
           EXPECT_EQ(host.next_text(), "5 cancelled before it started");
           EXPECT_EQ(host.next_text(), "6 started");
-          EXPECT_EQ(host.final(6).end, AttemptEnd::kSucceeded);
+          std::set<std::uint64_t> ended;  // Both at the same moment, in either order.
+          while (ended.size() < 2) {
+            const Report report = host.next();
+            if (!report.is_final()) continue;
+            EXPECT_EQ(outcome_of(report).end, AttemptEnd::kSucceeded);
+            ended.insert(report.id.task.value());
+          }
+          EXPECT_EQ(ended, (std::set<std::uint64_t>{4, 6}));
+          // B-4: a task that is recalled while it is in the queue is given back; one that has started runs on.
+          host.send(handler_task(7, "sleep"));
+          EXPECT_EQ(host.next_text(), "7 started");
+          large.id = first_attempt(8);
+          host.send(large);
+          host.send(control(7, AttemptAction::kRecall));
+          host.send(control(8, AttemptAction::kRecall));
+          const AttemptOutcome recalled = host.final(8);
+          EXPECT_EQ(recalled.end, AttemptEnd::kPreempted);
+          EXPECT_EQ(recalled.started_ns, 0);
+          EXPECT_EQ(host.final(7).end, AttemptEnd::kSucceeded);
         });
   });
 }
@@ -391,7 +409,7 @@ TEST(Worker, LosesTheBusAndReportsLater) {
       EXPECT_EQ(host.next_text(), "1 succeeded 1");
       ASSERT_EQ(host.hellos.size(), 2U);
       ASSERT_EQ(host.hellos[1].held.size(), 1U);
-      EXPECT_EQ(host.hellos[1].held[0], first_attempt(1));
+      EXPECT_EQ(host.hellos[1].held[0].id, first_attempt(1));
       worker.stop();
     });
   });
@@ -713,14 +731,17 @@ TEST(Worker, StopsWhatStandsBy) {
 // Contract: U-3. Programs that misbehave do not keep others from running.
 TEST(Worker, MisbehavingPrograms) {
   in_runtime([] {
+    const worker::testing::Folder folder;
     with_worker(
         with_programs(), [](Worker&) {},
-        [](Host& host, Worker&) {
-          Assign stubborn = program_task(1, "trap '' TERM; while :; do sleep 1000; done");
-          stubborn.spec.timeout_ms = 50;
+        [&](Host& host, Worker&) {
+          // It says when it ignores TERM; on a busy machine its limit may pass before.
+          Assign stubborn =
+              program_task(1, "trap '' TERM; touch " + folder / "ready" + "; while :; do sleep 1000; done");
+          stubborn.spec.timeout_ms = 200;
           stubborn.spec.program->grace_ms = 50;
           host.send(stubborn);
-          host.send(program_task(2, "yes | head -c 20000000"));
+          host.send(program_task(2, "yes | head -c 4000000"));
           host.send(program_task(3, "(setsid sleep 1000 &) ; sleep 0.05"));
           host.send(program_task(4, "echo fine"));
           std::map<std::uint64_t, AttemptOutcome> ends;
@@ -728,7 +749,10 @@ TEST(Worker, MisbehavingPrograms) {
             const Report report = host.next();
             if (report.is_final()) ends[report.id.task.value()] = outcome_of(report);
           }
-          EXPECT_EQ(ends[1].message, "ran longer than its limit of 50ms; it ignored TERM and was killed");
+          EXPECT_TRUE(ends[1].message.starts_with("ran longer than its limit of 200ms")) << ends[1].message;
+          if (std::filesystem::exists(folder / "ready")) {
+            EXPECT_TRUE(ends[1].message.ends_with("; it ignored TERM and was killed")) << ends[1].message;
+          }
           EXPECT_EQ(ends[1].failure, model::FailureKind::kTimeout);
           EXPECT_EQ(ends[2].result, "\"y\"");
           EXPECT_EQ(ends[3].end, AttemptEnd::kSucceeded);

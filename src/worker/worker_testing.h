@@ -126,7 +126,9 @@ class Host {
     if (std::holds_alternative<model::Heartbeat>(delivery->message)) ++heartbeats;
     if (std::holds_alternative<model::Leave>(delivery->message)) ++leaves;
     if (const auto* report = std::get_if<Report>(&delivery->message)) {
-      if (report->is_final() && acknowledging) send(AcknowledgeReport{.id = report->id, .term = report->term});
+      if (report->is_final() && acknowledging) {
+        send(AcknowledgeReport{.id = report->id, .term = report->term, .assigned_ns = report->assigned_ns});
+      }
     }
     return std::move(delivery->message);
   }

@@ -487,14 +487,14 @@ class Guard {
 };
 
 int guard_main(int argument_count, char** arguments) {
-  if (argument_count != 3) return 2;
+  if (argument_count != 4) return 2;
   const pid_t worker = std::atoi(arguments[1]);
   // Descriptors 0 to 3 are /dev/null, so that no descriptor that the worker hands over is one of them. The child can
   // then make its own with dup2() in any order.
   ::close_range(4, ~0U, 0);
   const int socket = ::fcntl(3, F_DUPFD_CLOEXEC, 4);
   if (socket < 0 || ::dup2(0, 3) < 0) return 2;
-  take_open_files();
+  take_open_files(arguments[3]);
   return Guard(socket, worker, arguments[2]).run();
 }
 

@@ -204,8 +204,12 @@ std::vector<std::string> paths_of(const std::string& program, const std::vector<
 
 }  // namespace
 
-void take_open_files() {
+void take_open_files(const char* inherited) {
   ::getrlimit(RLIMIT_NOFILE, &g_inherited_files);
+  if (inherited != nullptr) {
+    const rlim_t soft = std::strtoull(inherited, nullptr, 10);
+    if (soft > 0) g_inherited_files.rlim_cur = std::min(soft, g_inherited_files.rlim_max);
+  }
   const rlimit all{g_inherited_files.rlim_max, g_inherited_files.rlim_max};
   ::setrlimit(RLIMIT_NOFILE, &all);
 }

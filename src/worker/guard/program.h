@@ -52,9 +52,9 @@ class Cgroup {
   bool limits_memory_ = false;
 };
 
-// Raises the guard's own limit of open files to the maximum: it has one socket per program. Programs get the limit that
-// the guard was started with.
-void take_open_files();
+// Raises the guard's own limit of open files to the maximum: it has one socket per program. Programs get
+// `inherited`, a number in decimal: the soft limit that the worker was started with.
+void take_open_files(const char* inherited);
 
 struct StartResult {
   pid_t pid = -1;

@@ -24,7 +24,8 @@ std::string_view view(const unsigned char* text) {
 
 class YamlReader {
  public:
-  YamlReader(std::string_view text, Problems& problems) : problems_(problems), builder_(text, problems) {
+  YamlReader(std::string_view text, Problems& problems, std::uint32_t file)
+      : problems_(problems), file_(file), builder_(text, problems, file) {
     ROTA_ASSERT(yaml_parser_initialize(&parser_) == 1, "no memory for the YAML parser");
     yaml_parser_set_input_string(&parser_, reinterpret_cast<const unsigned char*>(text.data()), text.size());
   }
@@ -44,7 +45,7 @@ class YamlReader {
       if (!handle(event)) return std::nullopt;
     }
     if (builder_.has_root()) return builder_.finish();
-    problems_.add({1, 1}, "the file is empty");
+    problems_.add(placed({1, 1}), "the file is empty");
     return std::nullopt;
   }
 
@@ -53,16 +54,16 @@ class YamlReader {
     std::string text = parser_.problem != nullptr ? parser_.problem : "cannot be read as YAML";
     if (parser_.context != nullptr) text.append(" ").append(parser_.context);
     if (parser_.error == YAML_READER_ERROR) {
-      problems_.add({}, "byte " + std::to_string(parser_.problem_offset) + ": " + text);
+      problems_.add(placed({}), "byte " + std::to_string(parser_.problem_offset) + ": " + text);
     } else {
-      problems_.add(position(parser_.problem_mark), text);
+      problems_.add(placed(position(parser_.problem_mark)), text);
     }
   }
   void check_tag(const unsigned char* tag, Position at) {
     if (tag != nullptr) problems_.add(at, "the tag " + printable(view(tag), 40) + " is not allowed; leave it out");
   }
   bool handle(const yaml_event_t& event) {
-    const Position at = position(event.start_mark);
+    const Position at = placed(position(event.start_mark));
     switch (event.type) {
       case YAML_DOCUMENT_START_EVENT:
         if (++documents_ == 2) problems_.add(at, "a second document begins here; a file has one");
@@ -89,15 +90,46 @@ class YamlReader {
     }
   }
 
+  [[nodiscard]] Position placed(Position at) const {
+    at.file = file_;
+    return at;
+  }
+
   Problems& problems_;
+  const std::uint32_t file_;
   DocumentBuilder builder_;
   yaml_parser_t parser_{};
   int documents_ = 0;
 };
 
+// A plain text cannot contain braces inside of {...} or [...], so that `matrix: {item: ${list.result}}` is not YAML.
+// The text with quotes around each reference that is a whole value there; the same text if there is none.
+std::string quote_references(std::string_view text) {
+  std::string out;
+  std::size_t done = 0;
+  for (std::size_t at = text.find("${"); at != std::string_view::npos; at = text.find("${", at + 2)) {
+    const std::size_t line = text.rfind('\n', at) + 1;  // npos + 1 is 0.
+    const std::string_view before = text.substr(line, at - line);
+    const std::size_t last = before.find_last_not_of(' ');
+    const std::size_t end = text.find_first_of("}\n", at);
+    if (end == std::string_view::npos || text[end] != '}' || last == std::string_view::npos) continue;
+    const std::size_t next = std::min(text.find_first_not_of(' ', end + 1), text.size());
+    const bool whole = std::string_view(":,[{").find(before[last]) != std::string_view::npos &&
+                       (next == text.size() || std::string_view(",]}\n").find(text[next]) != std::string_view::npos);
+    const bool quoted = std::count(before.begin(), before.end(), '"') % 2 != 0 ||
+                        std::count(before.begin(), before.end(), '\'') % 2 != 0;
+    const std::string_view reference = text.substr(at, end + 1 - at);
+    if (!whole || quoted || at < done || reference.find('"') != std::string_view::npos) continue;
+    out.append(text.substr(done, at - done)).append("\"").append(reference).append("\"");
+    done = end + 1;
+  }
+  return out.append(text.substr(done));
+}
+
 }  // namespace
 
-DocumentBuilder::DocumentBuilder(std::string_view text, Problems& problems) : problems_(problems) {
+DocumentBuilder::DocumentBuilder(std::string_view text, Problems& problems, std::uint32_t file)
+    : problems_(problems), file_(file) {
   // A node has seldom less text than this; growing would copy all of them several times.
   constexpr std::size_t kBytesPerNode = 6;
   document_.nodes_.reserve(text.size() / kBytesPerNode);
@@ -127,7 +159,7 @@ bool DocumentBuilder::scalar(std::string_view text, bool plain, Position at, std
   const auto first = static_cast<std::uint32_t>(document_.text_.size());
   document_.text_.append(text);
   const std::uint32_t node =
-      add({.plain = plain, .first = first, .count = static_cast<std::uint32_t>(text.size()), .at = at});
+      add({.plain = plain, .first = first, .count = static_cast<std::uint32_t>(text.size()), .at = placed(at)});
   if (!anchor.empty()) anchors_.insert_or_assign(std::string(anchor), node);
   return done(node);
 }
@@ -135,10 +167,10 @@ bool DocumentBuilder::scalar(std::string_view text, bool plain, Position at, std
 bool DocumentBuilder::open(Node::Kind kind, Position at, std::string_view anchor) {
   // libyaml's work for a token grows with the nesting, so that reading on would not be bounded by the file's size.
   if (open_.size() == kMostDepth) {
-    problems_.add(at, "nested deeper than 32 levels");
+    problems_.add(placed(at), "nested deeper than 32 levels");
     return false;
   }
-  const std::uint32_t node = add({.kind = kind, .at = at});
+  const std::uint32_t node = add({.kind = kind, .at = placed(at)});
   open_.push_back({.node = node, .first = pending_.size(), .anchor = std::string(anchor)});
   return true;
 }
@@ -249,13 +281,23 @@ bool Document::is_null(const Node& node) const {
   return text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL";
 }
 
-std::optional<Document> Document::read(std::string_view text, Problems& problems) {
+std::optional<Document> Document::read(std::string_view text, Problems& problems, std::uint32_t file) {
   if (text.size() > kMostBytes) {
-    problems.add({}, "has " + std::to_string(text.size()) + " bytes; at most 16 MiB are allowed");
+    problems.add({0, 0, file}, "has " + std::to_string(text.size()) + " bytes; at most 16 MiB are allowed");
     return std::nullopt;
   }
-  if (std::optional<Document> json = read_json_document(text, problems)) return json;
-  return YamlReader(text, problems).run();
+  if (std::optional<Document> json = read_json_document(text, problems, file)) return json;
+  Problems found = problems;
+  std::optional<Document> document = YamlReader(text, found, file).run();
+  if (!document && text.find("${") != std::string_view::npos) {
+    Problems again = problems;
+    if (const std::string quoted = quote_references(text); quoted != text) {
+      document = YamlReader(quoted, again, file).run();
+    }
+    if (document) found = std::move(again);
+  }
+  problems = std::move(found);
+  return document;
 }
 
 }  // namespace rota::workflow

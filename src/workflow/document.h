@@ -39,7 +39,8 @@ class Document {
  public:
   // Nothing if it is no document that could be looked at; then there is at least one problem. There may be problems
   // with a document, too: a key that is there twice is not in it twice.
-  static std::optional<Document> read(std::string_view text, Problems& problems);
+  // `file`: the number of the file in the positions.
+  static std::optional<Document> read(std::string_view text, Problems& problems, std::uint32_t file = 0);
 
   [[nodiscard]] const Node& root() const { return nodes_[root_]; }
   // REQUIRES: a scalar.

@@ -14,7 +14,8 @@ namespace rota::workflow {
 
 class DocumentBuilder {
  public:
-  DocumentBuilder(std::string_view text, Problems& problems);
+  // `file`: the number of the file in the positions, unless the position has one.
+  DocumentBuilder(std::string_view text, Problems& problems, std::uint32_t file = 0);
 
   bool scalar(std::string_view text, bool plain, Position at, std::string_view anchor = {});
   bool open(Node::Kind kind, Position at, std::string_view anchor = {});
@@ -35,7 +36,13 @@ class DocumentBuilder {
   void check_keys(std::size_t first);
   [[nodiscard]] bool keys_are_fine(std::size_t first) const;
 
+  [[nodiscard]] Position placed(Position at) const {
+    if (at.file == 0) at.file = file_;
+    return at;
+  }
+
   Problems& problems_;
+  const std::uint32_t file_;
   Document document_{};
   std::vector<Open> open_{};
   std::vector<std::uint32_t> pending_{};  // Children of all that is open, the innermost last.
@@ -44,6 +51,6 @@ class DocumentBuilder {
 };
 
 // Reads it as JSON, if it is one JSON object.
-std::optional<Document> read_json_document(std::string_view text, Problems& problems);
+std::optional<Document> read_json_document(std::string_view text, Problems& problems, std::uint32_t file);
 
 }  // namespace rota::workflow

@@ -7,7 +7,8 @@ namespace {
 
 class JsonReader final : public model::JsonVisitor {
  public:
-  JsonReader(std::string_view text, Problems& problems) : builder(text, problems), text_(text) {}
+  JsonReader(std::string_view text, Problems& problems, std::uint32_t file)
+      : builder(text, problems, file), text_(text) {}
 
   Result<void> token(model::JsonToken token, std::string_view raw, std::size_t at) override {
     using model::JsonToken;
@@ -47,14 +48,20 @@ class JsonReader final : public model::JsonVisitor {
 
 }  // namespace
 
-std::optional<Document> read_json_document(std::string_view text, Problems& problems) {
+std::optional<Document> read_json_document(std::string_view text, Problems& problems, std::uint32_t file) {
   const std::size_t start = text.find_first_not_of(" \t\r\n");
   if (start == std::string_view::npos || text[start] != '{') return std::nullopt;
   Problems found;
-  JsonReader reader(text, found);
+  JsonReader reader(text, found, 0);
   if (!model::json_walk(text, reader).ok()) return std::nullopt;  // YAML's reader says why, or knows how to read it.
-  for (Problem& problem : found.take()) problems.add(problem.at, std::move(problem.message));
-  return reader.builder.finish();
+  for (Problem& problem : found.take()) {
+    problem.at.file = file;
+    problems.add(problem.at, std::move(problem.message));
+  }
+  if (file == 0) return reader.builder.finish();
+  JsonReader placed(text, found, file);  // Again, with the file in the positions: this file is included.
+  (void)model::json_walk(text, placed);
+  return placed.builder.finish();
 }
 
 }  // namespace rota::workflow

@@ -2,6 +2,7 @@
 #include "workflow/fields.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "base/json_text.h"
@@ -39,8 +40,65 @@ std::string did_you_mean(std::string_view found, const std::vector<std::string>&
   return near.empty() ? "" : "; did you mean '" + printable(near) + "'?";
 }
 
+namespace {
+
+// Keys of other tools, and what Rota has instead. `instead` must be a key of the mapping for the hint to be given.
+struct Foreign {
+  std::string_view key;
+  std::string_view instead;
+  std::string_view hint;
+};
+constexpr std::array kForeign = {
+    Foreign{"command", "run", "write run: the text for a shell, or a list of a program and its arguments"},
+    Foreign{"cmd", "run", "write run: the text for a shell, or a list of a program and its arguments"},
+    Foreign{"script", "run", "write run"},
+    Foreign{"shell", "run", "write run: its text is run by a shell"},
+    Foreign{"args", "run", "write run as a list: the program and its arguments"},
+    Foreign{"depends_on", "needs", "write needs"},
+    Foreign{"dependencies", "needs", "write needs"},
+    Foreign{"depends", "needs", "write needs"},
+    Foreign{"requires", "needs", "write needs"},
+    Foreign{"after", "needs", "write needs"},
+    Foreign{"retries", "max_attempts",
+            "write max_attempts, which counts the first attempt: retries: 2 is max_attempts: 3"},
+    Foreign{"attempts", "max_attempts", "write max_attempts"},
+    Foreign{"if", "condition", "write condition"},
+    Foreign{"onExit", "finally", "write finally: stages that run when all others have ended"},
+    Foreign{"on_exit", "finally", "write finally: stages that run when all others have ended"},
+    Foreign{"image", "run", "Rota starts programs, not containers; write run: docker run IMAGE ..."},
+    Foreign{"container", "run", "Rota starts programs, not containers; write run: docker run IMAGE ..."},
+    Foreign{"environment", "env", "write env"},
+    Foreign{"workdir", "dir", "write dir"},
+    Foreign{"working_directory", "dir", "write dir"},
+    Foreign{"working-directory", "dir", "write dir"},
+    Foreign{"cwd", "dir", "write dir"},
+    Foreign{"strategy", "matrix", "write matrix"},
+    Foreign{"foreach", "matrix", "write matrix"},
+    Foreign{"withItems", "matrix", "write matrix: {item: [...]} and ${matrix.item}"},
+    Foreign{"withParam", "matrix", "write matrix: {item: [...]} and ${matrix.item}"},
+    Foreign{"input", "cache", "write cache: {files: [...]}: what the task reads"},
+    Foreign{"output", "cache", "write cache: {outputs: [...]}: what the task creates"},
+    Foreign{"threads", "resources", "write resources: {hardware: {cpu: N}}"},
+    Foreign{"steps", "stages", "write stages (a list, in order)"},
+    Foreign{"jobs", "graph", "write graph (a mapping of names)"},
+    Foreign{"tasks", "graph", "write graph (a mapping of names)"},
+    Foreign{"rules", "graph", "write graph (a mapping of names)"},
+    Foreign{"parameters", "params", "write params"},
+    Foreign{"arguments", "params", "write params"},
+};
+
+std::string_view foreign_hint(std::string_view found, const std::vector<std::string>& names) {
+  for (const Foreign& each : kForeign) {
+    if (each.key == found && std::find(names.begin(), names.end(), each.instead) != names.end()) return each.hint;
+  }
+  return {};
+}
+
+}  // namespace
+
 std::string unknown(std::string_view found, std::string_view what, const std::vector<std::string>& names) {
-  std::string hint = did_you_mean(found, names);
+  const std::string_view foreign = foreign_hint(found, names);
+  std::string hint = foreign.empty() ? did_you_mean(found, names) : "; " + std::string(foreign) + ".";
   if (hint.empty()) {
     for (const KeySet* other : all_key_sets()) {  // A key that belongs elsewhere.
       if (std::find(other->names.begin(), other->names.end(), found) == other->names.end()) continue;

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/source_dir.h"
 #include "workflow/fleet_file.h"
 #include "workflow/workflow.h"
 
@@ -16,7 +17,7 @@ namespace {
 constexpr std::string_view kMark = "#! ";
 
 TEST(Golden, EveryProblemIsNamedAndPlaced) {
-  const std::filesystem::path folder = std::filesystem::path(ROTA_SOURCE_DIR) / "src/workflow/golden";
+  const std::filesystem::path folder = std::filesystem::path(kSourceDir) / "src/workflow/golden";
   std::size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     ++files;

@@ -6,10 +6,11 @@
 namespace rota::workflow {
 namespace {
 
-const std::vector<std::string> kStage = {"type",    "run",       "handler",    "inputs",   "env",          "dir",
-                                         "needs",   "condition", "matrix",     "replicas", "max_attempts", "retry",
-                                         "timeout", "priority",  "resources",  "limits",   "context",      "category",
-                                         "merge",   "batch",     "checkpoint", "cache"};
+const std::vector<std::string> kStage = {"use",       "type",       "run",      "handler",      "inputs",   "env",
+                                         "env_file",  "secrets",    "dir",      "parallel",     "needs",    "when",
+                                         "condition", "matrix",     "replicas", "max_attempts", "retry",    "timeout",
+                                         "priority",  "resources",  "limits",   "context",      "category", "merge",
+                                         "batch",     "checkpoint", "cache",    "expect"};
 
 std::vector<std::string> named_stage() {
   std::vector<std::string> names = kStage;
@@ -30,7 +31,8 @@ Keys make_keys() {
       .metadata = {"metadata", "metadata", {"name"}},
       .spec = {"spec",
                "spec",
-               {"stages", "graph", "priority", "resources", "env", "dir", "max_attempts", "retry", "timeout"}},
+               {"stages", "graph", "finally", "params", "templates", "include", "priority", "resources", "env",
+                "env_file", "secrets", "dir", "max_attempts", "retry", "timeout", "deadline", "fail_fast"}},
       .stage = {"a stage", "stage", named_stage()},
       .graph_stage = {"a stage of a graph", "graphStage", kStage},
       .resources = {"resources", "resources", {"hardware", "named", "zone", "capabilities", "labels", "worker"}},
@@ -40,6 +42,9 @@ Keys make_keys() {
       .limits = {"limits", "limits", {"memory", "cpu_time", "open_files", "processes"}},
       .context = {"context", "context", {"models", "datasets"}},
       .cache = {"cache", "cacheFiles", {"files", "outputs"}},
+      .param = {"a parameter", "param", {"type", "default", "choices", "description"}},
+      .need = {"an item of needs", "need", {"stage", "each"}},
+      .secret = {"a secret", "secret", {"secret", "version"}},
       .fleet = {"a fleet", "", {"apiVersion", "kind", "workers", "named"}},
       .worker = {"a worker", "worker",
                  with_amounts({"name", "count"}, {"gpu", "named", "zone", "cost_per_hour", "power_watts", "labels",
@@ -56,8 +61,8 @@ const Keys& keys() {
 
 std::vector<const KeySet*> workflow_key_sets() {
   const Keys& k = keys();
-  return {&k.workflow, &k.metadata, &k.spec,  &k.stage,  &k.graph_stage, &k.resources,
-          &k.hardware, &k.gpu,      &k.retry, &k.limits, &k.context,     &k.cache};
+  return {&k.workflow, &k.metadata, &k.spec,    &k.stage, &k.graph_stage, &k.resources, &k.hardware, &k.gpu,
+          &k.retry,    &k.limits,   &k.context, &k.cache, &k.param,       &k.need,      &k.secret};
 }
 
 std::vector<const KeySet*> fleet_key_sets() { return {&keys().fleet, &keys().worker, &keys().gpu}; }

@@ -2,12 +2,23 @@
 #include "workflow/problems.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "rota/assert.h"
 
 namespace rota::workflow {
 
+std::uint32_t Problems::add_file(std::string path, Position included_at) {
+  files_.push_back({std::move(path), included_at});
+  return static_cast<std::uint32_t>(files_.size());
+}
+
 void Problems::add(Position at, std::string message) {
+  while (at.file != 0) {  // A file that is included by an included file has a smaller number than what it includes.
+    const File& file = files_[at.file - 1];
+    message = to_string(file.path, {at, std::move(message)});
+    at = file.included_at;
+  }
   if (list_.size() < kMostProblems) {
     list_.push_back({at, std::move(message)});
   } else {

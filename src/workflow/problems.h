@@ -16,10 +16,12 @@
 
 namespace rota::workflow {
 
-// Counted from 1, columns in characters. Line 0: the file as a whole.
+// Counted from 1, columns in characters. Line 0: the file as a whole. File 0 is the file itself, others are files that
+// it includes (Problems::add_file).
 struct Position {
   std::uint32_t line = 0;
   std::uint32_t column = 0;
+  std::uint32_t file = 0;
   friend auto operator<=>(const Position&, const Position&) = default;
 };
 
@@ -34,6 +36,9 @@ class Problems {
   static constexpr std::size_t kMostProblems = 100;
 
   void add(Position at, std::string message);
+  // The number of a file that is included at this place. A problem in it is reported there, with the file's name and
+  // its own position in front.
+  std::uint32_t add_file(std::string path, Position included_at);
   // No more are kept: it is not worth finding words for another.
   [[nodiscard]] bool full() const { return list_.size() == kMostProblems; }
   [[nodiscard]] bool empty() const { return list_.empty(); }
@@ -43,6 +48,11 @@ class Problems {
  private:
   std::vector<Problem> list_{};
   std::size_t dropped_ = 0;
+  struct File {
+    std::string path;
+    Position included_at;
+  };
+  std::vector<File> files_{};
 };
 
 // "train.yaml:3:12: ..."

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/json_text.h"
+#include "base/secret_file.h"
 #include "workflow/stage.h"
 
 namespace rota::workflow {
@@ -42,6 +43,74 @@ bool is_env_name(std::string_view name) {
          std::all_of(name.begin(), name.end(), [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
 }
 
+void set_entry(std::vector<EnvEntry>& io, EnvEntry entry) {
+  const auto found = std::find_if(io.begin(), io.end(), [&](const EnvEntry& each) { return each.name == entry.name; });
+  if (found != io.end()) {
+    *found = std::move(entry);
+  } else {
+    io.push_back(std::move(entry));
+  }
+}
+
+bool check_env_name(Reading& reading, const Node& key) {
+  const std::string_view name = reading.text(key);
+  if (!is_env_name(name)) {
+    reading.wrong(key, "'" + printable(name, 40) +
+                           "' cannot be the name of a variable; use letters, digits and _, and no digit first");
+  } else if (name.starts_with("ROTA_")) {
+    reading.wrong(key,
+                  "the variable " + printable(name, 40) + " cannot be set: those that start with ROTA_ are Rota's");
+  } else {
+    return true;
+  }
+  return false;
+}
+
+// `{secret: hf, version: 2}`, or `hf` alone.
+void read_secret(Reading& reading, const Node& node, std::string_view variable, std::vector<EnvEntry>& io) {
+  model::SecretVariable secret{.name = std::string(variable)};
+  if (node.kind == Node::Kind::kMap) {
+    const Fields fields(reading, node, keys().secret);
+    fields.text("secret", secret.secret);
+    fields.text("version", secret.version);
+    if (reading.document.find(node, "secret") == nullptr) {
+      reading.wrong(node, "the variable " + secret.name + " has no `secret`: write {secret: NAME}");
+      return;
+    }
+  } else if (node.kind == Node::Kind::kScalar && !reading.document.is_null(node)) {
+    secret.secret = reading.text(node);
+  }
+  if (!is_secret_name(secret.secret) || (!secret.version.empty() && !is_secret_name(secret.version))) {
+    reading.wrong(node, "the secret of the variable " + secret.name + " is '" +
+                            printable(secret_file_name(secret.secret, secret.version), 60) +
+                            "'; the name of a secret has letters, digits, '.', '_' and '-', and begins with a letter "
+                            "or a digit");
+    return;
+  }
+  set_entry(io, {std::string(variable), &node, std::move(secret)});
+}
+
+// A mapping of variables to secrets, or a list of variables that are named as their secrets.
+void read_secrets(Reading& reading, const Node& node, const Node* env, std::vector<EnvEntry>& io) {
+  if (node.kind == Node::Kind::kScalar || Document::size(node) > kMostVariables) {
+    reading.wrong(node, "secrets is " + reading.found(node) +
+                            "; it must be a mapping of variables to names of secrets, {HF_TOKEN: hf}, with at most "
+                            "1000 of them");
+    return;
+  }
+  for (std::size_t i = 0; i < Document::size(node); ++i) {
+    const bool map = node.kind == Node::Kind::kMap;
+    const Node& key = map ? reading.document.key(node, i) : reading.document.item(node, i);
+    if (!check_env_name(reading, key)) continue;
+    const std::string_view name = reading.text(key);
+    if (env != nullptr && reading.document.find(*env, name) != nullptr) {
+      reading.wrong(key, "the variable " + std::string(name) + " is in env and in secrets; remove one of the two");
+    } else {
+      read_secret(reading, map ? reading.document.value(node, i) : key, name, io);
+    }
+  }
+}
+
 void read_env(Reading& reading, const Node& node, std::vector<EnvEntry>& io) {
   if (Document::size(node) > kMostVariables) {
     reading.wrong(node, "env has " + std::to_string(Document::size(node)) + " variables; at most 1000 are allowed");
@@ -51,24 +120,17 @@ void read_env(Reading& reading, const Node& node, std::vector<EnvEntry>& io) {
     const Node& key = reading.document.key(node, i);
     const Node& value = reading.document.value(node, i);
     const std::string_view name = reading.text(key);
-    if (!is_env_name(name)) {
-      reading.wrong(key, "'" + printable(name, 40) +
-                             "' cannot be the name of a variable; use letters, digits and _, and no digit first");
-    } else if (name.starts_with("ROTA_")) {
-      reading.wrong(key,
-                    "the variable " + printable(name, 40) + " cannot be set: those that start with ROTA_ are Rota's");
+    if (!check_env_name(reading, key)) {
+      continue;
+    } else if (value.kind == Node::Kind::kMap) {
+      read_secret(reading, value, name, io);
     } else if (value.kind != Node::Kind::kScalar || reading.document.is_null(value)) {
       reading.wrong(value, "the variable " + std::string(name) + " is " + reading.found(value) +
-                               "; it must be a text, \"\" if it is to be empty");
+                               "; it must be a text, \"\" if it is to be empty, or {secret: NAME}");
     } else if (reading.text(value).find('\0') != std::string_view::npos) {
       reading.wrong(value, "the variable " + std::string(name) + " contains a zero byte");
     } else {
-      const auto found = std::find_if(io.begin(), io.end(), [&](const EnvEntry& entry) { return entry.name == name; });
-      if (found != io.end()) {
-        found->value = &value;
-      } else {
-        io.push_back({std::string(name), &value});
-      }
+      set_entry(io, {std::string(name), &value, {}});
     }
   }
 }
@@ -125,7 +187,9 @@ void read_common(Reading& reading, const Fields& fields, StageDefaults& io) {
   if (const Node* retry = fields.map("retry")) read_retry(reading, *retry, io.retry);
   fields.integer("max_attempts", 1, 1'000, io.retry.max_attempts);
   fields.duration_ms("timeout", io.timeout_ms);
-  if (const Node* env = fields.map("env")) read_env(reading, *env, io.env);
+  const Node* env = fields.map("env");
+  if (env != nullptr) read_env(reading, *env, io.env);
+  if (const Node* secrets = fields.find("secrets")) read_secrets(reading, *secrets, env, io.env);
   std::string unused;
   if (fields.text("dir", unused, 4096)) io.dir = fields.find("dir");
 }

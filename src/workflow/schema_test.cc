@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/source_dir.h"
 #include "model/json.h"
 #include "workflow/keys.h"
 
@@ -16,7 +17,7 @@ namespace rota::workflow {
 namespace {
 
 std::string file(const std::string& path) {
-  std::ifstream in(std::filesystem::path(ROTA_SOURCE_DIR) / path, std::ios::binary);
+  std::ifstream in(std::filesystem::path(kSourceDir) / path, std::ios::binary);
   std::ostringstream out;
   out << in.rdbuf();
   EXPECT_FALSE(out.str().empty()) << path;

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -134,7 +135,7 @@ bus:
 
 TEST(SettingsFileTest, FilesAreReadFromDisk) {
   const testing_support::ExampleSettings example;
-  const std::string path = testing::TempDir() + "/rota_settings_test.yaml";
+  const std::string path = testing::TempDir() + "/rota_settings_test_" + std::to_string(::getpid()) + ".yaml";
   std::ofstream(path) << "fiber.workers: 9\n";
   const auto file = read_settings_file(path);
   ASSERT_TRUE(file.ok());

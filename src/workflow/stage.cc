@@ -5,6 +5,8 @@
 #include <array>
 
 #include "base/json_text.h"
+#include "model/matrix.h"
+#include "model/reference.h"
 
 namespace rota::workflow {
 namespace {
@@ -28,14 +30,18 @@ class StageReader {
 
     what_it_runs(own);
     category();
+    when();
     condition();
     context();
     fields_.integer("priority", -kMostPriority, kMostPriority, draft_.priority);
+    fields_.integer("parallel", 1, kMostTasks, draft_.parallel);
+    fields_.duration_ms("expect", draft_.use.expect_ms);
     merging();
     fields_.boolean("checkpoint", draft_.use.preemptible);
     matrix();
     replicas();
     check_cache();
+    check_parallel();
     check_matrix_references();
   }
 
@@ -93,7 +99,7 @@ class StageReader {
                                                 printable(name, 40) + "'; leave type out");
     }
     draft_.use.spec.type = std::move(name);
-    for (const std::string_view key : {"env", "dir", "limits"}) {
+    for (const std::string_view key : {"env", "secrets", "dir", "limits"}) {
       if (const Node* node = reading_.document.find(fields_.node(), key)) {
         reading_.wrong(*node, std::string(key) + " is for programs; a handler runs inside its worker");
       }
@@ -110,6 +116,10 @@ class StageReader {
       arguments(run, program);
     }
     for (const EnvEntry& entry : own.env) {
+      if (!entry.secret.name.empty()) {
+        program.secrets.push_back(entry.secret);
+        continue;
+      }
       program.environment.push_back({entry.name, text(*entry.value, reading_.text(*entry.value))});
     }
     for (std::size_t i = 0; i < variables.size(); ++i) {
@@ -126,7 +136,15 @@ class StageReader {
     for (std::string& problem : text.problems) {
       reading_.wrong(run, std::move(problem));
     }
-    for (const model::Reference& reference : text.variables) draft_.references.push_back({reference, run.at});
+    for (model::Reference& reference : text.variables) {
+      if (reference.root == "params") {
+        // Its value is known; as a variable it stays data for the shell.
+        const std::string json = setting_.params->value(reading_.problems, {reference, run.at});
+        if (!json.empty()) reference.text = literal(Params::text_of(json));
+      } else {
+        draft_.references.push_back({reference, run.at});
+      }
+    }
     bytes_ += text.text.size();
     program.shell = std::move(text.text);
     variables = std::move(text.variables);
@@ -235,6 +253,12 @@ class StageReader {
   }
   // A merged execution has no result that belongs to one task alone, and a gang of which some members do not run cannot
   // start together.
+  void check_parallel() {
+    if (draft_.parallel > 0 && draft_.use.gang && static_cast<std::size_t>(draft_.parallel) < draft_.items.size()) {
+      reading_.wrong(*fields_.find("parallel"),
+                     "replicas start together, so parallel cannot be less than their number");
+    }
+  }
   void check_cache() {
     if (cached_ == nullptr) return;
     if (draft_.use.mergeable) {
@@ -294,6 +318,24 @@ class StageReader {
     }
   }
 
+  // After which outcome of what is before it the stage runs (Y-4).
+  void when() {
+    if (draft_.finally) draft_.when = model::When::kAlways;
+    std::string name;
+    if (!fields_.text("when", name)) return;
+    draft_.when_at = fields_.find("when");
+    static const std::vector<std::string> kNames = {"success", "failure", "always"};
+    const auto found = std::find(kNames.begin(), kNames.end(), name);
+    if (found == kNames.end()) {
+      reading_.wrong(*draft_.when_at,
+                     "when is '" + printable(name, 40) + "'; it must be success, failure or always" +
+                         did_you_mean(name, kNames) +
+                         (name.find('$') == std::string::npos ? "" : "; for an expression, use condition"));
+    } else {
+      draft_.when = static_cast<model::When>(found - kNames.begin());
+    }
+  }
+
   void condition() {
     std::string text;
     if (!fields_.text("condition", text, 64 << 10)) return;
@@ -335,62 +377,159 @@ class StageReader {
   void matrix() {
     const Node* node = fields_.map("matrix");
     if (node == nullptr) return;
-    if (Document::size(*node) == 0 || Document::size(*node) > kMostLists) {
-      reading_.wrong(*node, "a matrix must have 1 to 32 lists; this one has " + std::to_string(Document::size(*node)));
-      return;
-    }
-    std::vector<std::vector<std::string>> lists;  // Each value as "name":value.
-    std::int64_t product = 1;
+    const Node* include = matrix_entries(*node, "include");
+    const Node* exclude = matrix_entries(*node, "exclude");
+    model::Matrix matrix;
+    model::FanOut fan_out;
+    bool known = true;  // No list is a result.
     bool right = true;
     for (std::size_t i = 0; i < Document::size(*node); ++i) {
       const Node& key = reading_.document.key(*node, i);
       const Node& list = reading_.document.value(*node, i);
-      matrix_names_.emplace_back(reading_.text(key));
-      if (list.kind != Node::Kind::kList || Document::size(list) == 0) {
-        reading_.wrong(list, "'" + printable(matrix_names_.back(), 40) + "' of the matrix is " + reading_.found(list) +
+      if (reading_.text(key) == "include" || reading_.text(key) == "exclude") continue;
+      const std::string& name = matrix_names_.emplace_back(reading_.text(key));
+      matrix.names.push_back(name);
+      std::vector<std::string>& values = matrix.values.emplace_back();
+      if (list.kind == Node::Kind::kScalar && reading_.text(list).starts_with("${")) {
+        known = false;
+        right = matrix_result(name, list) && right;
+        fan_out.lists.push_back({name, std::string(reading_.text(list))});
+      } else if (list.kind != Node::Kind::kList || Document::size(list) == 0) {
+        reading_.wrong(list, "'" + printable(name, 40) + "' of the matrix is " + reading_.found(list) +
                                  (list.kind == Node::Kind::kList ? " without items" : "") +
-                                 "; it must be a list of values");
+                                 "; it must be a list of values, or a reference to one: \"${stage.result}\"");
         right = false;
-        continue;
+      } else {
+        right = matrix_list(list, values) && right;
+        std::string array = "[";
+        for (const std::string& value : values) array.append(array.size() > 1 ? "," : "").append(value);
+        fan_out.lists.push_back({name, array + "]"});
       }
-      product = std::min<std::int64_t>(product * static_cast<std::int64_t>(Document::size(list)), kMostTasks + 1);
-      right = matrix_list(matrix_names_.back(), list, lists.emplace_back()) && right;
     }
-    if (right && count(*node, product)) make_items(*node, lists);
+    if (matrix.names.size() > kMostLists || (matrix.names.empty() && include == nullptr)) {
+      reading_.wrong(*node, "a matrix must have 1 to 32 lists; this one has " + std::to_string(matrix.names.size()));
+      return;
+    }
+    if (!right || !matrix_additions(include, matrix.include) || !matrix_additions(exclude, matrix.exclude) ||
+        !check_exclude(exclude, matrix)) {
+      return;
+    }
+    for (const model::MatrixEntry& entry : matrix.include) {
+      for (const model::MatrixValue& value : entry) {
+        if (std::find(matrix_names_.begin(), matrix_names_.end(), value.first) == matrix_names_.end()) {
+          matrix_names_.push_back(value.first);
+        }
+      }
+    }
+    if (!known) {
+      for (const model::MatrixEntry& entry : matrix.include) fan_out.include.push_back(written(entry));
+      for (const model::MatrixEntry& entry : matrix.exclude) fan_out.exclude.push_back(written(entry));
+      if (count(*node, 1)) draft_.fan_out = std::move(fan_out);
+      return;
+    }
+    make_items(*node, matrix);
   }
-  bool matrix_list(const std::string& name, const Node& list, std::vector<std::string>& out) {
+  // A list that is the result of another stage; the brain creates the tasks when it is known (Y-2).
+  bool matrix_result(const std::string& name, const Node& node) {
+    const std::string text(reading_.text(node));
+    Result<model::Reference> reference = model::parse_reference(text);
+    if (!reference.ok()) {
+      reading_.wrong(node, reference.error().message);
+      return false;
+    }
+    if (reference->text != text || model::is_reserved_root(reference->root) || model::is_about_end(*reference)) {
+      reading_.wrong(node, "'" + printable(name, 40) + "' of the matrix is " + reading_.found(node) +
+                               "; it must be a list of values, or nothing but one reference to a result: "
+                               "\"${stage.result}\"");
+      return false;
+    }
+    draft_.references.push_back({std::move(*reference), node.at});
+    return true;
+  }
+  // The value of `include` or `exclude` of a matrix, if it is a list of mappings.
+  const Node* matrix_entries(const Node& matrix, std::string_view key) {
+    const Node* list = reading_.document.find(matrix, key);
+    if (list == nullptr) return nullptr;
+    bool right = list->kind == Node::Kind::kList && Document::size(*list) > 0;
+    for (std::size_t i = 0; right && i < Document::size(*list); ++i) {
+      right = reading_.document.item(*list, i).kind == Node::Kind::kMap;
+    }
+    if (right) return list;
+    reading_.wrong(*list, std::string(key) + " of the matrix is " + reading_.found(*list) +
+                              "; it must be a list of mappings, each with values of the matrix");
+    return nullptr;
+  }
+  bool matrix_additions(const Node* list, std::vector<model::MatrixEntry>& out) {
     bool right = true;
-    const OnText check = [&](const Node& node, std::string_view text) {
-      if (text.find("${") == std::string_view::npos) return;
-      reading_.wrong(node, "a matrix cannot contain references: its items must be known before anything runs");
-      right = false;
-    };
-    for (std::size_t i = 0; i < Document::size(list); ++i) {
-      std::string value;
-      append_json_string(value, name);
-      value.push_back(':');
-      right = append_json(reading_, reading_.document.item(list, i), check, value) && right;
-      out.push_back(std::move(value));
+    for (std::size_t i = 0; list != nullptr && i < Document::size(*list); ++i) {
+      const Node& entry = reading_.document.item(*list, i);
+      model::MatrixEntry& values = out.emplace_back();
+      for (std::size_t v = 0; v < Document::size(entry); ++v) {
+        std::string value;
+        right = append_json(reading_, reading_.document.value(entry, v), no_references(right), value) && right;
+        values.emplace_back(reading_.text(reading_.document.key(entry, v)), std::move(value));
+      }
     }
     return right;
   }
-  // Every combination; the last list varies fastest.
-  void make_items(const Node& node, const std::vector<std::vector<std::string>>& lists) {
-    std::vector<std::size_t> at(lists.size());
-    while (true) {
-      std::string item = "{";
-      for (std::size_t i = 0; i < lists.size(); ++i) item.append(i > 0 ? "," : "").append(lists[i][at[i]]);
-      item.push_back('}');
-      totals_.item_bytes += item.size();
-      if (totals_.item_bytes > kMostItemBytes) {
-        reading_.wrong(node, "with this, the data of all tasks comes to more than 256 MiB");
-        return;
+  bool check_exclude(const Node* exclude, const model::Matrix& matrix) {
+    for (std::size_t i = 0; i < matrix.exclude.size(); ++i) {
+      for (const model::MatrixValue& value : matrix.exclude[i]) {
+        if (std::find(matrix.names.begin(), matrix.names.end(), value.first) != matrix.names.end()) continue;
+        reading_.wrong(reading_.document.item(*exclude, i), "exclude has '" + printable(value.first, 40) +
+                                                                "', which is no list of the matrix" +
+                                                                did_you_mean(value.first, matrix.names));
+        return false;
       }
-      draft_.items.push_back(std::move(item));
-      std::size_t digit = lists.size();
-      while (digit > 0 && ++at[digit - 1] == lists[digit - 1].size()) at[--digit] = 0;
-      if (digit == 0) return;
     }
+    return true;
+  }
+  static std::string written(const model::MatrixEntry& entry) {
+    std::string text = "{";
+    for (const model::MatrixValue& value : entry) {
+      text.append(text.size() > 1 ? "," : "");
+      append_json_string(text, value.first);
+      text.append(":").append(value.second);
+    }
+    return text + "}";
+  }
+  // Reports references, which the values of a matrix cannot contain, and sets `right` to false.
+  OnText no_references(bool& right) {
+    return [this, &right](const Node& node, std::string_view text) {
+      if (text.find("${") == std::string_view::npos) return;
+      reading_.wrong(node,
+                     "the values of a matrix cannot contain references; a whole list can be one: "
+                     "matrix: {item: \"${stage.result}\"}");
+      right = false;
+    };
+  }
+  bool matrix_list(const Node& list, std::vector<std::string>& out) {
+    bool right = true;
+    const OnText check = no_references(right);
+    for (std::size_t i = 0; i < Document::size(list); ++i) {
+      right = append_json(reading_, reading_.document.item(list, i), check, out.emplace_back()) && right;
+    }
+    return right;
+  }
+  void make_items(const Node& node, const model::Matrix& matrix) {
+    Result<std::vector<std::string>> items =
+        model::matrix_items(matrix, static_cast<std::size_t>(kMostTasks - totals_.tasks),
+                            kMostItemBytes - std::min(totals_.item_bytes, kMostItemBytes));
+    if (!items.ok()) {
+      if (items.error().detail("bytes") == nullptr) {
+        (void)count(node, kMostTasks + 1);
+      } else {
+        reading_.wrong(node, "with this, the data of all tasks comes to more than 256 MiB");
+      }
+      return;
+    }
+    if (items->empty()) {
+      reading_.wrong(node, "exclude leaves no combination of the matrix");
+      return;
+    }
+    if (!count(node, static_cast<std::int64_t>(items->size()))) return;
+    for (const std::string& item : *items) totals_.item_bytes += item.size();
+    draft_.items = std::move(*items);
   }
 
   void replicas() {
@@ -409,6 +548,11 @@ class StageReader {
   // References to the matrix can be checked here; those to stages when all stages are known.
   void check_matrix_references() {
     std::erase_if(draft_.references, [&](const PlacedReference& placed) {
+      if (placed.reference.root == "workflow" && model::is_about_end(placed.reference) && !draft_.finally) {
+        reading_.problems.add(placed.at, "'" + printable(placed.reference.text, 60) +
+                                             "' is known only in stages of finally; ${stage.state} is how a stage "
+                                             "ended that this one waits for");
+      }
       if (placed.reference.root != "matrix") return model::is_reserved_root(placed.reference.root);
       const std::string& name = placed.reference.path.front().name;
       if (matrix_names_.empty()) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,7 @@
 
 #include "model/workflow_spec.h"
 #include "workflow/fields.h"
+#include "workflow/params.h"
 #include "workflow/values.h"
 
 namespace rota::workflow {
@@ -27,6 +29,7 @@ inline constexpr std::int64_t kMostPriority = 1'000'000'000;
 struct EnvEntry {
   std::string name{};
   const Node* value = nullptr;
+  model::SecretVariable secret{};  // Without a name: it is none, and `value` is a text.
 };
 
 // What `spec` says for all stages. A stage may override it key by key.
@@ -49,6 +52,7 @@ struct StageTotals {
 struct StageSetting {
   std::string_view directory;  // The file's; what `dir` is relative to. May be empty.
   std::function<bool(std::string_view)> is_stage;
+  const Params* params = nullptr;  // The values of the workflow's parameters.
 };
 
 struct StageDraft {
@@ -56,7 +60,12 @@ struct StageDraft {
   Position at{};
   model::TaskTemplate use{};
   std::vector<std::string> items{};
+  std::optional<model::FanOut> fan_out{};  // If a list of its matrix is a result.
   std::int64_t priority = 0;
+  bool finally = false;  // It stands in `finally`.
+  model::When when = model::When::kSuccess;
+  const Node* when_at = nullptr;              // The value of `when`, if it is given.
+  std::int64_t parallel = 0;                  // How many of its tasks run at once; 0: any number.
   const Node* needs = nullptr;                // As written; null: the stage has no `needs`.
   std::vector<PlacedReference> references{};  // To stages. References to the matrix are already checked.
 };
@@ -70,7 +79,7 @@ void read_named(Reading& reading, const Node& node, std::vector<model::NamedAmou
 // `gpu: {count, type, memory}`.
 void read_gpu(Reading& reading, const Node& node, model::DeviceRequest& io);
 
-// REQUIRES: `draft` has its name.
+// REQUIRES: `draft` has its name, and `finally` is right.
 void read_stage(Reading& reading, const Fields& fields, const StageDefaults& defaults, const StageSetting& setting,
                 StageTotals& totals, StageDraft& draft);
 

@@ -2,6 +2,7 @@
 #include "workflow/stage_graph.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/json_text.h"
 
@@ -191,6 +192,28 @@ class GraphCheck {
     return false;
   }
 
+  // Does `stage` need `target` directly, or wait for all tasks of a stage that needs it? If it is reached only by item,
+  // from stage to stage, it does not. REQUIRES: reaches(stage, target).
+  bool waits_for_all(std::uint32_t stage, std::uint32_t target) {
+    if (stages_[stage].each == nullptr || stages_[stage].each->empty()) return true;
+    if (std::find(needs(stage).begin(), needs(stage).end(), target) != needs(stage).end()) return true;
+    std::vector<std::uint32_t> open{stage};
+    std::set<std::uint32_t> seen{stage};
+    while (!open.empty()) {
+      const std::uint32_t s = open.back();
+      open.pop_back();
+      const std::vector<model::ItemNeed>* each = stages_[s].each;
+      for (const std::uint32_t need : needs(s)) {
+        const bool by_item =
+            each != nullptr &&
+            std::any_of(each->begin(), each->end(), [&](const model::ItemNeed& item) { return item.stage == need; });
+        if (!by_item && (need == target || reaches(need, target))) return true;
+        if (by_item && seen.insert(need).second) open.push_back(need);
+      }
+    }
+    return false;
+  }
+
   void check(std::uint32_t stage, const PlacedReference& placed) {
     const std::string_view root = placed.reference.root;
     const std::string text = "'" + printable(placed.reference.text, 60) + "' ";
@@ -200,7 +223,19 @@ class GraphCheck {
                     text + "refers to a stage " + quoted(root) + " that does not exist" + names_.suggest(root));
     } else if (*target == stage) {
       problems_.add(placed.at, text + "refers to its own stage; ${task.checkpoint} is what an earlier attempt left");
+    } else if (stages_[stage].finally && !stages_[*target].finally) {
+      return;  // When it starts, all stages outside of finally have ended.
+    } else if (stages_[*target].finally && !stages_[stage].finally) {
+      problems_.add(placed.at, text + "refers to the stage " + quoted(root) + " of finally, which runs after " +
+                                   quoted(stages_[stage].name));
     } else if (reaches(stage, *target)) {
+      if (!waits_for_all(stage, *target)) {
+        const std::string name = printable(stages_[*target].name, 40);
+        problems_.add(placed.at, text + "refers to the stage " + quoted(root) + ", of which " +
+                                     quoted(stages_[stage].name) +
+                                     " waits by item only; add to its needs {stage: " + name +
+                                     ", each: [...]} for the task with the same values, or " + name + " for all tasks");
+      }
       return;
     } else if (steps_ > kMostSteps) {
       problems_.add(placed.at, text + "refers to the stage " + quoted(root) +
@@ -259,44 +294,6 @@ std::string StageNames::suggest(std::string_view name) const {
   }
   if (names_.size() > kMostShown) out.append(", ...");
   return out;
-}
-
-std::vector<std::uint32_t> read_needs(Reading& reading, const StageDraft& draft, std::uint32_t number, bool in_order,
-                                      const StageNames& names) {
-  std::vector<std::uint32_t> needs;
-  if (draft.needs == nullptr) {
-    if (in_order && number > 0) needs.push_back(number - 1);
-    return needs;
-  }
-  std::vector<const Node*> nodes;
-  if (draft.needs->kind == Node::Kind::kScalar && !reading.document.is_null(*draft.needs)) {
-    nodes.push_back(draft.needs);
-  } else if (draft.needs->kind == Node::Kind::kList) {
-    for (std::size_t i = 0; i < Document::size(*draft.needs); ++i) {
-      nodes.push_back(&reading.document.item(*draft.needs, i));
-    }
-  } else {
-    reading.wrong(*draft.needs, "needs is " + reading.found(*draft.needs) +
-                                    "; it must be a stage's name or a list of them, [] if it needs none");
-  }
-  for (const Node* node : nodes) {
-    if (node->kind != Node::Kind::kScalar) {
-      reading.wrong(*node, "an item of needs is " + reading.found(*node) + "; it must be a stage's name");
-      continue;
-    }
-    const std::string_view name = reading.text(*node);
-    const std::optional<std::uint32_t> need = names.find(name);
-    if (!need) {
-      reading.wrong(*node, "needs a stage " + quoted(name) + " that does not exist" + names.suggest(name));
-    } else if (*need == number) {
-      reading.wrong(*node, "the stage " + quoted(name) + " needs itself");
-    } else {
-      needs.push_back(*need);
-    }
-  }
-  std::sort(needs.begin(), needs.end());
-  needs.erase(std::unique(needs.begin(), needs.end()), needs.end());
-  return needs;
 }
 
 void check_graph(Problems& problems, const std::vector<GraphNode>& stages, const StageNames& names) {

@@ -37,17 +37,40 @@ class StageNames {
   std::unordered_map<std::string, std::uint32_t, Hash, std::equal_to<>> numbers_{};
 };
 
-// The `needs` of one stage, sorted. Without any it needs the one before it if `in_order`.
-[[nodiscard]] std::vector<std::uint32_t> read_needs(Reading& reading, const StageDraft& draft, std::uint32_t number,
-                                                    bool in_order, const StageNames& names);
+// Where a stage stands in the file.
+struct StagePlace {
+  std::uint32_t number = 0;
+  bool in_order = false;           // It is in a list, and without `needs` it needs the one before it.
+  bool first = false;              // There is none before it.
+  std::uint32_t finally_from = 0;  // The stages from this number on are those of `finally`.
+  [[nodiscard]] bool in_finally(std::uint32_t stage) const { return stage >= finally_from; }
+};
+// `each` of one of the needs of a stage, and where it is written.
+struct PlacedItemNeed {
+  model::ItemNeed need{};
+  Position at{};
+};
+struct Needs {
+  std::vector<std::uint32_t> stages{};  // Sorted.
+  std::vector<PlacedItemNeed> each{};   // By stage.
+};
+[[nodiscard]] Needs read_needs(Reading& reading, const StageDraft& draft, const StagePlace& place,
+                               const StageNames& names);
+
+// Reports `each` with names that one of the two stages does not have, and tasks without a counterpart (Y-3).
+void check_item_needs(Problems& problems, const model::WorkflowSpec& spec, std::uint32_t stage,
+                      const std::vector<PlacedItemNeed>& needs);
 
 struct GraphNode {
   std::string_view name;
   Position at{};
   const std::vector<std::uint32_t>* needs = nullptr;
   const std::vector<PlacedReference>* references = nullptr;
+  bool finally = false;
+  const std::vector<model::ItemNeed>* each = nullptr;  // Those of its needs that are by item; null: none.
 };
-// Reports cycles, and references that are not to a stage among those that a stage needs, directly or not.
+// Reports cycles, and references that are not to a stage among those that a stage needs, directly or not. A stage that
+// is reached by item only (Y-3) must be named in the needs: otherwise the reference would wait for all of its tasks.
 void check_graph(Problems& problems, const std::vector<GraphNode>& stages, const StageNames& names);
 
 }  // namespace rota::workflow

@@ -2,6 +2,7 @@
 #include "workflow/values.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "base/json_text.h"
 #include "model/json.h"
@@ -115,10 +116,53 @@ void collect_references(Reading& reading, const Node& node, std::string_view tex
   }
 }
 
+namespace {
+
+// Follows the quotes of a shell text. A text with a here-document is not followed: quotes mean nothing in it.
+class QuoteTracker {
+ public:
+  explicit QuoteTracker(std::string_view text) : off_(text.find("<<") != std::string_view::npos) {}
+  void pass(std::string_view piece) {
+    for (const char c : piece) step(c);
+  }
+  [[nodiscard]] bool in_single() const { return !off_ && state_ == State::kSingle; }
+
+ private:
+  enum class State : std::uint8_t { kPlain, kSingle, kDouble, kComment };
+  void step(char c) {
+    if (escaped_) {
+      escaped_ = false;
+    } else if (state_ == State::kSingle) {
+      if (c == '\'') state_ = State::kPlain;
+    } else if (state_ == State::kComment) {
+      if (c == '\n') state_ = State::kPlain;
+    } else if (c == '\\') {
+      escaped_ = true;
+    } else if (c == '"') {
+      state_ = state_ == State::kDouble ? State::kPlain : State::kDouble;
+    } else if (c == '\'' && state_ == State::kPlain) {
+      state_ = State::kSingle;
+    } else if (c == '#' && state_ == State::kPlain &&
+               (last_ == '\0' || last_ == ' ' || last_ == '\t' || last_ == '\n' || last_ == ';')) {
+      state_ = State::kComment;
+    }
+    last_ = c;
+  }
+
+  const bool off_;
+  State state_ = State::kPlain;
+  bool escaped_ = false;
+  char last_ = '\0';
+};
+
+}  // namespace
+
 ShellText read_shell_text(std::string_view text, const std::function<bool(std::string_view)>& is_stage) {
   ShellText out;
+  QuoteTracker quotes(text);
   while (true) {
     const std::size_t dollar = text.find("${");
+    quotes.pass(text.substr(0, dollar == std::string_view::npos ? text.size() : dollar));
     if (dollar == std::string_view::npos) {
       out.text.append(text);
       return out;
@@ -135,6 +179,10 @@ ShellText read_shell_text(std::string_view text, const std::function<bool(std::s
       Result<model::Reference> parsed = model::parse_reference(text);
       if (parsed.ok()) {
         used = parsed->text.size();
+        if (quotes.in_single()) {
+          out.problems.push_back("'" + printable(parsed->text, 60) +
+                                 "' is in single quotes, where a shell replaces nothing; use double quotes");
+        }
         if (out.variables.size() == model::kReferencesMost) {
           out.problems.push_back("a command has at most 1000 references");
           return out;

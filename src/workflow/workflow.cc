@@ -8,6 +8,7 @@
 
 #include "base/json_text.h"
 #include "model/codec.h"
+#include "workflow/expand.h"
 #include "workflow/stage.h"
 #include "workflow/stage_graph.h"
 
@@ -38,8 +39,9 @@ class Templates {
 
 class WorkflowReader {
  public:
-  WorkflowReader(const Source& source, const Document& document, Problems& problems, WorkflowFile& out)
-      : source_(source), reading_{document, problems}, out_(out) {}
+  WorkflowReader(const Source& source, const Document& document, const Params& params, Problems& problems,
+                 WorkflowFile& out)
+      : source_(source), params_(params), reading_{document, problems}, out_(out) {}
 
   void run() {
     const Node& root = reading_.document.root();
@@ -55,6 +57,8 @@ class WorkflowReader {
     }
     const Fields fields(reading_, *spec, keys().spec);
     fields.integer("priority", -kMostPriority, kMostPriority, out_.spec.priority);
+    fields.duration_ms("deadline", out_.spec.deadline_ms);
+    fields.boolean("fail_fast", out_.spec.fail_fast);
     StageDefaults defaults;
     read_common(reading_, fields, defaults);
     if (!find_stages(fields)) return;
@@ -68,6 +72,7 @@ class WorkflowReader {
   struct Entry {
     const Node* key = nullptr;  // Its name in a graph; null in a list.
     const Node* body = nullptr;
+    bool in_order = false;
   };
 
   void version(const Fields& file) {
@@ -100,29 +105,43 @@ class WorkflowReader {
   bool find_stages(const Fields& spec) {
     const Node* stages = spec.find("stages");
     const Node* graph = spec.find("graph");
-    in_order_ = stages != nullptr;
     if ((stages == nullptr) == (graph == nullptr)) {
       reading_.wrong(graph != nullptr ? *graph : spec.node(),
                      graph != nullptr ? "spec has stages or graph, not both"
                                       : "spec has neither stages (a list, in order) nor graph (a mapping of names)");
       return false;
     }
-    const Node& all = stages != nullptr ? *stages : *graph;
-    if (all.kind != (in_order_ ? Node::Kind::kList : Node::Kind::kMap) || Document::size(all) == 0) {
-      reading_.wrong(all,
-                     std::string(in_order_ ? "stages" : "graph") + " is " +
-                         (all.kind != Node::Kind::kScalar && Document::size(all) == 0 ? "empty" : reading_.found(all)) +
-                         "; it must be a " + (in_order_ ? "list of stages" : "mapping of names to stages"));
+    const bool in_order = stages != nullptr;
+    const Node& all = in_order ? *stages : *graph;
+    if (all.kind != (in_order ? Node::Kind::kList : Node::Kind::kMap) || Document::size(all) == 0) {
+      reading_.wrong(all, std::string(in_order ? "stages" : "graph") + " is " + empty_or_found(all) +
+                              "; it must be a " + (in_order ? "list of stages" : "mapping of names to stages"));
       return false;
     }
-    for (std::size_t i = 0; i < Document::size(all); ++i) {
-      if (in_order_) {
-        entries_.push_back({nullptr, &reading_.document.item(all, i)});
-      } else {
-        entries_.push_back({&reading_.document.key(all, i), &reading_.document.value(all, i)});
-      }
+    add_entries(all);
+    finally_from_ = static_cast<std::uint32_t>(entries_.size());
+    const Node* last = reading_.document.find(spec.node(), "finally");
+    if (last == nullptr) return true;
+    if (last->kind == Node::Kind::kScalar || Document::size(*last) == 0) {
+      reading_.wrong(*last, "finally is " + empty_or_found(*last) +
+                                "; it must be a list of stages or a mapping of names to stages");
+    } else {
+      add_entries(*last);
     }
     return true;
+  }
+  [[nodiscard]] std::string empty_or_found(const Node& node) const {
+    return node.kind != Node::Kind::kScalar && Document::size(node) == 0 ? "empty" : reading_.found(node);
+  }
+  // A list of stages, or a mapping of names to stages.
+  void add_entries(const Node& all) {
+    for (std::size_t i = 0; i < Document::size(all); ++i) {
+      if (all.kind == Node::Kind::kList) {
+        entries_.push_back({nullptr, &reading_.document.item(all, i), true});
+      } else {
+        entries_.push_back({&reading_.document.key(all, i), &reading_.document.value(all, i), false});
+      }
+    }
   }
 
   // Names come first: a command can be understood only if it is known which stages there are.
@@ -135,7 +154,7 @@ class WorkflowReader {
                reading_.text(*node).size() > kMostNameBytes) {
       reading_.wrong(*node, "the name of the stage is " + reading_.found(*node) +
                                 "; it must be made of letters, digits, _ and -, and have at most 128 of them");
-    } else if (model::is_reserved_root(reading_.text(*node))) {
+    } else if (model::is_reserved_root(reading_.text(*node)) || reading_.text(*node) == "params") {
       reading_.wrong(*node, "no stage can be called " + std::string(reading_.text(*node)) +
                                 ": in references this word means something else");
     } else {
@@ -152,7 +171,7 @@ class WorkflowReader {
 
   void read_stages(const StageDefaults& defaults) {
     const StageSetting setting{source_.directory,
-                               [this](std::string_view name) { return names_.find(name).has_value(); }};
+                               [this](std::string_view name) { return names_.find(name).has_value(); }, &params_};
     StageTotals totals;
     Templates templates(out_.spec.templates);
     out_.spec.stages.reserve(entries_.size());
@@ -161,15 +180,30 @@ class WorkflowReader {
       StageDraft draft;
       draft.name = names_.all()[i];
       draft.at = out_.stages[i];
-      const Fields fields(reading_, *entries_[i].body, in_order_ ? keys().stage : keys().graph_stage);
+      draft.finally = i >= finally_from_;
+      const Fields fields(reading_, *entries_[i].body, entries_[i].in_order ? keys().stage : keys().graph_stage);
       if (entries_[i].body->kind == Node::Kind::kMap) {
         read_stage(reading_, fields, defaults, setting, totals, draft);
       }
-      out_.spec.stages.push_back({.name = draft.name,
-                                  .use = templates.number(std::move(draft.use)),
-                                  .needs = read_needs(reading_, draft, i, in_order_, names_),
-                                  .items = std::move(draft.items),
-                                  .priority = draft.priority});
+      const StagePlace place{i, entries_[i].in_order, i == 0 || i == finally_from_, finally_from_};
+      model::Stage& stage = out_.spec.stages.emplace_back();
+      Needs needs = read_needs(reading_, draft, place, names_);
+      stage = {.name = draft.name,
+               .use = templates.number(std::move(draft.use)),
+               .needs = std::move(needs.stages),
+               .items = std::move(draft.items),
+               .priority = draft.priority,
+               .when = draft.when,
+               .finally = draft.finally,
+               .parallel = draft.parallel,
+               .fan_out = std::move(draft.fan_out)};
+      for (const PlacedItemNeed& each : needs.each) stage.each.push_back(each.need);
+      item_needs_.push_back(std::move(needs.each));
+      if (stage.needs.empty() && draft.when != model::When::kSuccess && !draft.finally) {
+        reading_.wrong(*draft.when_at,
+                       "when is about the stages that a stage needs, and this one needs none; add needs, "
+                       "or put the stage into finally");
+      }
       references_.push_back(std::move(draft.references));
       if (totals.text_bytes > kMostStagesBytes || totals.item_bytes > kMostItemBytes) break;  // Reported.
     }
@@ -181,17 +215,22 @@ class WorkflowReader {
     nodes.reserve(entries_.size());
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       const model::Stage& stage = out_.spec.stages[i];
-      nodes.push_back({stage.name, out_.stages[i], &stage.needs, &references_[i]});
+      nodes.push_back({stage.name, out_.stages[i], &stage.needs, &references_[i], stage.finally, &stage.each});
     }
     check_graph(reading_.problems, nodes, names_);
+    for (std::uint32_t s = 0; s < item_needs_.size(); ++s) {
+      if (!item_needs_[s].empty()) check_item_needs(reading_.problems, out_.spec, s, item_needs_[s]);
+    }
   }
 
   const Source& source_;
+  const Params& params_;
   Reading reading_;
   WorkflowFile& out_;
-  bool in_order_ = true;
+  std::uint32_t finally_from_ = 0;  // The entries from this one on are those of `finally`.
   std::vector<Entry> entries_{};
   StageNames names_{};
+  std::vector<std::vector<PlacedItemNeed>> item_needs_{};  // By stage.
   std::vector<std::vector<PlacedReference>> references_{};
 };
 
@@ -201,7 +240,13 @@ WorkflowFile read_workflow(const Source& source) {
   WorkflowFile out;
   Problems problems;
   if (const std::optional<Document> document = Document::read(source.text, problems)) {
-    WorkflowReader(source, *document, problems, out).run();
+    Params params;
+    if (may_expand(source)) {
+      const std::optional<Document> expanded = expand(source, *document, problems, params);
+      if (expanded) WorkflowReader(source, *expanded, params, problems, out).run();
+    } else {
+      WorkflowReader(source, *document, params, problems, out).run();
+    }
   }
   out.problems = problems.take();
   return out;
@@ -227,7 +272,10 @@ Result<Source> read_source(const std::string& path) {
   // Where the file is named, not where a link to it leads; but without links on the way, which may move.
   const std::filesystem::path directory = std::filesystem::canonical(
       std::filesystem::path(path).has_parent_path() ? std::filesystem::path(path).parent_path() : ".", code);
-  return Source{path, std::move(text), code ? std::string{} : directory.string()};
+  return Source{.path = path,
+                .text = std::move(text),
+                .directory = code ? std::string{} : directory.string(),
+                .reads_files = true};
 }
 
 }  // namespace rota::workflow

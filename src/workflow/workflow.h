@@ -8,12 +8,14 @@
 // Thread safety: functions without state.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "model/workflow_spec.h"
 #include "rota/result.h"
+#include "workflow/params.h"
 #include "workflow/problems.h"
 
 namespace rota::workflow {
@@ -24,6 +26,9 @@ struct Source {
   std::string path;  // As it is shown in front of a problem.
   std::string text;
   std::string directory{};  // Where its programs run; empty: where the worker runs.
+  // Whether `include` and `env_file` may read files, below `directory`. A host does not read files for its clients.
+  bool reads_files = false;
+  std::vector<GivenParam> params{};  // Values for `params`, from the user.
 };
 
 struct WorkflowFile {

@@ -6,6 +6,7 @@
 #include <rapidcheck/gtest.h>
 
 #include "base/prng.h"
+#include "base/source_dir.h"
 #include "model/json.h"
 #include "model/reference.h"
 #include "model/text_writer.h"
@@ -61,6 +62,39 @@ std::vector<std::string> needs(const WorkflowFile& file) {
     out.push_back(line);
   }
   return out;
+}
+
+// Contract: Y-7, U-7. A variable may name a secret, in three notations; the specification has names only.
+TEST(WorkflowSecrets, AreNamesOfVariables) {
+  EXPECT_EQ(spec_of("run: x, env: {A: 1, T: {secret: hf, version: 2}}"),
+            "type=shell program={shell=x environment=[{name=A value=1}] secrets=[{name=T secret=hf version=2}]}");
+  EXPECT_EQ(spec_of("run: x, secrets: {T: hf, U: {secret: a.b-c}}"),
+            "type=shell program={shell=x secrets=[{name=T secret=hf} {name=U secret=a.b-c}]}");
+  EXPECT_EQ(spec_of("run: x, secrets: [TOKEN]"), "type=shell program={shell=x secrets=[{name=TOKEN secret=TOKEN}]}");
+  // A stage overrides `spec`, in both directions; templates are merged.
+  const WorkflowFile file = spec(
+      "  env: {A: 1}\n  secrets: {B: b}\n  templates:\n    t: {secrets: {C: c, D: d}}\n  stages:\n"
+      "    - {name: a, use: t, run: x, secrets: {C: other, A: a}, env: {B: 2}}\n    - {name: h, handler: f}\n");
+  ASSERT_THAT(file.spec.templates, SizeIs(2));
+  EXPECT_EQ(
+      text_of(file.spec.templates[0].spec),
+      "type=shell program={shell=x environment=[{name=B value=2}] secrets=[{name=A secret=a} {name=C secret=other} "
+      "{name=D secret=d}]}");
+}
+
+TEST(WorkflowSecrets, MistakesAreReported) {
+  const auto problem = [](std::string_view keys) {
+    const WorkflowFile file = read_workflow(
+        {"w.yaml", std::string(kHead) + "  stages:\n    - {name: s, run: x, " + std::string(keys) + "}\n", {}});
+    return file.problems.empty() ? "none" : file.problems.front().message;
+  };
+  EXPECT_THAT(problem("env: {T: {secret: ../hf}}"), testing::HasSubstr("the name of a secret has letters"));
+  EXPECT_THAT(problem("env: {T: {secret: hf, verison: 2}}"), testing::HasSubstr("did you mean 'version'?"));
+  EXPECT_THAT(problem("env: {T: {version: 2}}"), testing::HasSubstr("has no `secret`"));
+  EXPECT_THAT(problem("env: {T: [a]}"), testing::HasSubstr("or {secret: NAME}"));
+  EXPECT_THAT(problem("env: {T: 1}, secrets: {T: hf}"), testing::HasSubstr("is in env and in secrets"));
+  EXPECT_THAT(problem("secrets: hf"), testing::HasSubstr("it must be a mapping of variables to names of secrets"));
+  EXPECT_THAT(problem("secrets: {ROTA_X: hf}"), testing::HasSubstr("those that start with ROTA_ are Rota's"));
 }
 
 TEST(Workflow, TheSmallestOne) {
@@ -279,6 +313,42 @@ TEST(Workflow, TheOtherKeys) {
 
 // Contract: B-12. A program is merged only if it declares that it accepts a batch, and then its values are in the
 // inputs.
+// Y-4: stages of finally come after the others; they are a list or a mapping, and get templates as others do.
+TEST(Workflow, HowAWorkflowEnds) {
+  WorkflowFile file = spec(
+      "  templates: {t: {run: y, when: success}}\n"
+      "  stages: [{name: a, run: x}, {name: b, run: x, when: failure}, {name: c, run: x, when: always, needs: [a, "
+      "b]}]\n"
+      "  finally: [{name: d, run: 'echo \"${workflow.state} ${a.state} ${c.error}\"'}, {name: e, use: t}]\n");
+  ASSERT_THAT(file.spec.stages, SizeIs(5));
+  const auto when = [&](std::size_t i) { return file.spec.stages[i].when; };
+  EXPECT_THAT((std::vector{when(0), when(1), when(2), when(3), when(4)}),
+              ElementsAre(model::When::kSuccess, model::When::kFailure, model::When::kAlways, model::When::kAlways,
+                          model::When::kSuccess));
+  for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(file.spec.stages[i].finally, i >= 3) << i;
+  EXPECT_THAT(file.spec.stages[1].needs, ElementsAre(0U));
+  EXPECT_THAT(file.spec.stages[3].needs, IsEmpty());
+  EXPECT_THAT(file.spec.stages[4].needs, ElementsAre(3U));
+  file = spec("  graph: {a: {run: x}}\n  finally: {b: {run: x, needs: c}, c: {run: x}}\n");
+  ASSERT_THAT(file.spec.stages, SizeIs(3));
+  EXPECT_THAT(file.spec.stages[1].needs, ElementsAre(2U));
+  EXPECT_THAT(file.spec.stages[2].needs, IsEmpty());
+}
+
+// Y-3, Y-5: limits and dependencies by item are part of the workflow, for a host as well.
+TEST(Workflow, LimitsAndItems) {
+  const WorkflowFile file = spec(
+      "  deadline: 1m\n  fail_fast: true\n  stages:\n"
+      "    - {name: a, run: x, matrix: {s: [1, 2]}, parallel: 1}\n"
+      "    - {name: b, run: x, matrix: {s: [2, 1], t: [3]}, needs: [{stage: a, each: s}]}\n");
+  EXPECT_EQ(file.spec.deadline_ms, 60'000);
+  EXPECT_TRUE(file.spec.fail_fast);
+  ASSERT_THAT(file.spec.stages, SizeIs(2));
+  EXPECT_EQ(file.spec.stages[0].parallel, 1);
+  EXPECT_THAT(file.spec.stages[1].needs, ElementsAre(0U));
+  EXPECT_THAT(file.spec.stages[1].each, ElementsAre(model::ItemNeed{0, {"s"}}));
+}
+
 TEST(Workflow, AProgramIsMergedOnlyIfItAcceptsABatch) {
   const auto problem_of = [](const std::string& stage) {
     const WorkflowFile file = read_workflow({"f.yaml", "apiVersion: rota/v1\nspec:\n  stages:\n    - " + stage + "\n"});
@@ -392,9 +462,9 @@ RC_GTEST_PROP(WorkflowProperty, AShellGetsItsTextUnchanged, ()) {
 TEST(Source, IsReadWithItsDirectory) {
   EXPECT_EQ(read_source("/nowhere/x.yaml").code(), ErrorCode::kNotFound);
   EXPECT_EQ(read_source("/tmp").code(), ErrorCode::kInvalidArgument);
-  const auto source = read_source(std::string(ROTA_SOURCE_DIR) + "/docs/../README.md");
+  const auto source = read_source(std::string(kSourceDir) + "/docs/../README.md");
   ASSERT_TRUE(source.ok());
-  EXPECT_EQ(source->directory, ROTA_SOURCE_DIR);
+  EXPECT_EQ(source->directory, kSourceDir);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/source_dir.h"
 #include "fleet/state.h"
 #include "workflow/fleet_file.h"
 #include "workflow/workflow.h"
@@ -15,7 +16,7 @@ namespace rota::workflow {
 namespace {
 
 std::string file(const std::string& path) {
-  std::ifstream in(std::filesystem::path(ROTA_SOURCE_DIR) / path, std::ios::binary);
+  std::ifstream in(std::filesystem::path(kSourceDir) / path, std::ios::binary);
   std::ostringstream out;
   out << in.rdbuf();
   EXPECT_FALSE(out.str().empty()) << path;
@@ -74,7 +75,7 @@ TEST(AcceptedWorkflows, EveryExampleOfTheDocs) {
     if (text.starts_with("workers:")) {
       problems = read_fleet({path, text}).problems;
     } else {
-      const WorkflowFile read = read_workflow({path, text});
+      const WorkflowFile read = read_workflow({.path = path, .text = text, .reads_files = true});
       problems = read.problems;
       if (read.ok()) {
         const auto plan = fleet::plan_workflow(read.spec);

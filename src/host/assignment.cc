@@ -17,7 +17,7 @@ model::TaskIdentity identity_of(const State& state, TaskId id) {
   const fleet::Task& task = state.at(id);
   const fleet::Workflow& workflow = state.at(id.workflow());
   const model::Stage& stage = workflow.spec.stages[task.stage];
-  const std::uint32_t place = id.index() - workflow.stages[task.stage].first;
+  const std::uint32_t place = workflow.stages[task.stage].number(id.index());
   model::TaskIdentity identity{.workflow = workflow.spec.name, .stage = stage.name, .name = workflow.name_of(task)};
   if (place < stage.items.size()) identity.item = stage.items[place];
   return identity;
@@ -43,6 +43,8 @@ Result<model::Assign> assignment(const State& state, const Execution& execution,
   assign.identity = identity_of(state, execution.lead);
   ROTA_TRY_ASSIGN(assign.spec, fleet::resolved_spec(state, execution.lead));
   assign.resources = execution.held;
+  assign.assigned_ns = state.at(execution.lead).assigned_ns;
+  assign.incarnation = state.at(state.at(execution.lead).worker).incarnation();
   if (execution.members.size() > 1) {
     for (const TaskId member : execution.members) {
       const model::AttemptId id{member, state.at(member).attempt};

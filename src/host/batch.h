@@ -65,7 +65,8 @@ using Port = std::size_t;
 struct Input {
   std::variant<fleet::Command, Inspection, bus::DeliveryFromWorker> what;
   Answer answer{};
-  Port port = 0;  // Of a delivery.
+  Port port = 0;           // Of a delivery.
+  fleet::Origin origin{};  // Of a command.
 };
 
 struct Answered {

@@ -56,6 +56,9 @@ struct AwaitEnd {
 // The position in this list is the number in the encoding: append, never reorder.
 using ControlRequest = std::variant<Ping, Execute, AwaitEnd>;
 
+// A detail of the answer to an AwaitEnd, if the workflow was stopped early: its fleet::StopCause.
+inline constexpr std::string_view kStoppedDetail = "stopped";
+
 struct ControlAnswer {
   struct Detail {
     std::string name{};

@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "host/control_protocol.h"
 #include "host/control_server.h"
@@ -136,7 +138,8 @@ TEST(ControlServer, Answers) {
       for (;;) {
         const model::ToWorker message = puppet.next();
         if (const auto* stop = std::get_if<model::ControlAttempt>(&message)) {
-          puppet.report_end({.id = stop->id, .term = stop->term}, AttemptEnd::kCancelled);
+          puppet.report_end({.id = stop->id, .term = stop->term, .assigned_ns = stop->assigned_ns},
+                            AttemptEnd::kCancelled);
           break;
         }
       }
@@ -152,6 +155,59 @@ TEST(ControlServer, Answers) {
       EXPECT_EQ(decode_control_answer(*refusal)->status().code(), ErrorCode::kUnsupported);
       EXPECT_FALSE(read_frame(*wild, kSoon).ok());
       running.stop();
+      listener->close();
+      serving.wait();
+    });
+  });
+}
+
+// Contract: H-6. Clients that wait for the end of a workflow keep nobody from being served; beyond a bound a client is
+// answered at once; all of them hear of the end.
+TEST(ControlServer, ClientsThatWaitDelayNobody) {
+  fiber::Runtime runtime({.worker_count = 2});
+  runtime.run([] {
+    const Served served;
+    ledger::MemoryLedger ledger;
+    bus::LocalBus bus;
+    HostOptions of = options();
+    of.follow = true;
+    fiber::with_scope([&](fiber::Nursery& nursery) {
+      Running running(nursery, ledger, bus, of);
+      const auto listener = net::real_network().listen(served.endpoint()).value();
+      ControlServer server(running.host, *listener, 1, 3);  // One is served at a time, three may wait.
+      auto serving = nursery.spawn([&] { server.run(); });
+      Puppet puppet(bus, "w");
+      puppet.hello();
+      running.wait_registered("w");
+      accepted(running.host.execute(fleet::SubmitWorkflow{"1", chain({"a"})}));
+      accepted(running.host.execute(fleet::SubmitWorkflow{"2", chain({"a"})}));
+
+      const auto connect = [&] { return net::real_network().connect(served.endpoint(), kSoon).value(); };
+      const std::string await_first = encode_control(AwaitEnd{WorkflowId(1), 60'000});
+      std::vector<std::unique_ptr<net::ByteStream>> waiting;
+      for (int i = 0; i < 3; ++i) {
+        waiting.push_back(connect());
+        ASSERT_TRUE(write_frame(*waiting.back(), await_first, kSoon).ok());
+      }
+      EXPECT_TRUE(call(*connect(), Ping{}, kSoon).ok());
+      // Connections are served in their order: the three wait now.
+      EXPECT_EQ(call(*connect(), AwaitEnd{WorkflowId(1), 60'000}, kSoon)->outcome, Outcome::kRunning);
+
+      puppet.report_end(puppet.next_assign(), AttemptEnd::kSucceeded);
+      for (auto& stream : waiting) {
+        const Result<std::string> answer = read_frame(*stream, kSoon);
+        ASSERT_TRUE(answer.ok());
+        EXPECT_EQ(decode_control_answer(*answer)->outcome, Outcome::kSucceeded);
+        stream.reset();
+      }
+      // When the host stops, a client that waits hears that.
+      const auto last = connect();
+      ASSERT_TRUE(write_frame(*last, encode_control(AwaitEnd{WorkflowId(2), 60'000}), kSoon).ok());
+      EXPECT_TRUE(call(*connect(), Ping{}, kSoon).ok());
+      running.stop();
+      const Result<std::string> answer = read_frame(*last, kSoon);
+      ASSERT_TRUE(answer.ok());
+      EXPECT_EQ(decode_control_answer(*answer)->status().code(), ErrorCode::kUnavailable);
       listener->close();
       serving.wait();
     });

@@ -5,6 +5,7 @@
 
 #include "base/json_text.h"
 #include "base/log.h"
+#include "base/sim_hooks.h"
 #include "base/units.h"
 #include "fleet/codec.h"
 #include "host/assignment.h"
@@ -23,6 +24,7 @@ namespace {
 constexpr std::size_t kMostCommandBytes = ledger::kMaxRecordBytes / 2;
 constexpr std::size_t kMostNoteBytes = 4096;
 constexpr std::int64_t kLate = 1'000'000'000;
+constexpr std::uint64_t kMostTermGap = std::uint64_t{100} * 365 * 86'400'000;  // Milliseconds in a hundred years.
 
 Result<void> check_size(const fleet::Command& command) {
   if (!std::holds_alternative<fleet::SubmitWorkflow>(command)) return {};
@@ -45,22 +47,30 @@ std::string_view name_of(const fleet::Command& command) {
 
 }  // namespace
 
-Decider::Decider(const HostOptions& options, Recovered recovered)
+Decider::Decider(const HostOptions& options, Recovered recovered, std::optional<model::Term> issued)
     : options_(options),
+      issued_(issued.has_value()),
       brain_(std::move(recovered.brain)),
       chain_(recovered.position.chain),
       awaited_(options.await_workers),
       in_order_(options.registration_order.empty()) {
-  brain_.set_term(recovered.position.term.next());
+  if (issued) {
+    brain_.set_term(*issued);
+  } else {
+    brain_.set_term(ROTA_GUARD("host: each start has a new term", true)
+                        ? recovered.position.term.next()
+                        : std::max(recovered.position.term, model::Term(1)));
+  }
 }
 
 void Decider::begin(std::int64_t wall_ns) {
   wall_ns_ = wall_ns;
   // A host whose log was lost, or restored from an older copy, must not have a term that its workers know already: they
   // would ignore it.
-  brain_.set_term(
-      std::max(brain_.term(), model::Term(static_cast<std::uint64_t>(std::max<std::int64_t>(wall_ns, 0)) / 1'000'000)));
-  if (index() == 0) first_term_ = brain_.term();
+  if (!issued_ && ROTA_GUARD("host: each start has a new term", true)) {
+    brain_.set_term(std::max(brain_.term(),
+                             model::Term(static_cast<std::uint64_t>(std::max<std::int64_t>(wall_ns, 0)) / 1'000'000)));
+  }
   if (options_.policy && *options_.policy != brain_.state().policy()) execute(fleet::SetPolicy{*options_.policy});
   give_back_all();
   brain_.state().each_worker([&](const fleet::Worker& worker) {
@@ -113,7 +123,7 @@ void Decider::take(Input input, std::int64_t wall_ns) {
   if (auto* command = std::get_if<fleet::Command>(&input.what)) {
     if (awaited_ > 0 && std::holds_alternative<fleet::SubmitWorkflow>(*command))
       return held_.push_back(std::move(input));
-    execute(std::move(*command), std::move(input.answer));
+    execute(std::move(*command), std::move(input.answer), std::move(input.origin));
   } else if (auto* inspection = std::get_if<Inspection>(&input.what)) {
     inspection->look(brain_.state());
     if (!inspection->durable) return input.answer.give(fleet::Events{});
@@ -133,6 +143,8 @@ bool Decider::tick(std::int64_t wall_ns) {
   // A host that looks this late was stopped or blocked, and its workers' messages still wait to be taken.
   if (silence_.next_due_ns(ttl_ns()) <= wall_ns - kLate) silence_.listening_since(wall_ns);
   while (const std::optional<std::string> worker = silence_.take_silent(wall_ns, ttl_ns())) {
+    ROTA_SOMETIMES("host: a worker is silent for too long");
+    if (!ROTA_GUARD("host: reports silent workers", true)) continue;
     execute(fleet::WorkerLost{*worker, "no heartbeat for " + format_duration(Duration(ttl_ns()))});
   }
   return index() != before;
@@ -166,21 +178,34 @@ void Decider::handle(const bus::DeliveryFromWorker& delivery, Port port) {
     }
   }
   heard_on->second = port;
-  silence_.heard(delivery.worker, wall_ns_);
+  if (!is_of_earlier_life(delivery)) silence_.heard(delivery.worker, wall_ns_);
   if (const auto unheard = unheard_.find(delivery.worker); unheard != unheard_.end()) {
     unheard_.erase(unheard);
     const fleet::Worker* worker = brain_.state().find_worker(delivery.worker);
     // A registration says which attempts the worker has, and is handled by itself.
-    if (worker != nullptr && !std::holds_alternative<model::Register>(delivery.message)) resend(*worker);
+    if (worker != nullptr && !std::holds_alternative<model::Register>(delivery.message) &&
+        ROTA_GUARD("host: sends again after a restart", true)) {
+      ROTA_SOMETIMES("host: sends again after a restart");
+      resend(*worker);
+    }
   }
   std::visit([&](const auto& message) { on(delivery.worker, message); }, delivery.message);
+}
+
+// Such a heartbeat does not prove that the registered process lives.
+bool Decider::is_of_earlier_life(const bus::DeliveryFromWorker& delivery) const {
+  const auto* heartbeat = std::get_if<model::Heartbeat>(&delivery.message);
+  const fleet::Worker* known = brain_.state().find_worker(delivery.worker);
+  if (heartbeat == nullptr || known == nullptr || heartbeat->incarnation.is_none()) return false;
+  return !known->lives_as(heartbeat->incarnation) && known->lived_as(heartbeat->incarnation);
 }
 
 bool Decider::is_registered(const std::string& worker, model::Incarnation incarnation) {
   const fleet::Worker* known = brain_.state().find_worker(worker);
   if (known != nullptr && (incarnation.is_none() || known->lives_as(incarnation))) return true;
-  // A message of an earlier life of this worker is late; its sender no longer exists.
-  if (known != nullptr && known->lived_as(incarnation)) return false;
+  // A message of an earlier life of this worker is late; its sender no longer exists. But a worker that is lost may be
+  // that earlier life: a late registration had displaced it after the brain had forgotten its incarnations.
+  if (known != nullptr && known->reachable && known->lived_as(incarnation)) return false;
   send(worker, model::RegisterAgain{brain_.term()});
   return false;
 }
@@ -198,6 +223,17 @@ void Decider::on(const std::string& worker, const model::Register& message) {
 }
 
 void Decider::take_registration(const std::string& worker, const model::Register& message) {
+  // The worker heard a newer term from a host whose log is lost, and whose clock was ahead: it would ignore this host.
+  // A term that no clock can have caused is a mistake of the worker's.
+  if (message.term > brain_.term() && message.term.value() - brain_.term().value() < kMostTermGap) {
+    if (issued_) {
+      newer_term_ = message.term;
+      return;
+    }
+    ROTA_LOG(kWarn, "a worker has heard of a newer term; is the clock of this machine behind?", {"worker", worker},
+             {"term", message.term.value()});
+    brain_.set_term(message.term.next());
+  }
   const fleet::Worker* known = brain_.state().find_worker(worker);
   // The same process after an outage of the bus, or the same message twice: the worker still has its tasks, and is sent
   // again what it may have missed.
@@ -205,12 +241,17 @@ void Decider::take_registration(const std::string& worker, const model::Register
   const model::WorkerId id = known == nullptr ? model::WorkerId() : known->id;
   // Attempts that the brain gave up while the worker was silent, or that another log knows, are cancelled: their
   // results would be ignored. First those that are unknown now: the registration may assign a task of the same number.
-  std::vector<model::AttemptId> held;
-  for (const model::AttemptId& attempt : message.held) {
+  std::vector<model::HeldAttempt> held;
+  const auto cancel = [&](const model::HeldAttempt& attempt) {
+    send(worker, model::ControlAttempt{attempt.id, brain_.term(), AttemptAction::kCancel, attempt.assigned_ns,
+                                       message.incarnation});
+  };
+  for (const model::HeldAttempt& attempt : message.held) {
     if (is_wanted(worker, attempt)) {
       held.push_back(attempt);
     } else {
-      send(worker, model::ControlAttempt{attempt, brain_.term(), AttemptAction::kCancel});
+      ROTA_SOMETIMES("host: a worker has an attempt that does not count any more");
+      cancel(attempt);
     }
   }
   model::WorkerSpec spec = message.worker;
@@ -218,24 +259,34 @@ void Decider::take_registration(const std::string& worker, const model::Register
   execute(fleet::RegisterWorker{std::move(spec), message.caches, message.incarnation});
   known = brain_.state().find_worker(worker);
   if (known == nullptr) return;
-  if (again && known->id == id) resend(*known);
-  for (const model::AttemptId& attempt : held) {
-    if (!is_wanted(worker, attempt))
-      send(worker, model::ControlAttempt{attempt, brain_.term(), AttemptAction::kCancel});
+  if (again && known->id == id && ROTA_GUARD("host: sends again after a registration", true)) {
+    ROTA_SOMETIMES("host: sends again after a registration");
+    resend(*known);
+  }
+  for (const model::HeldAttempt& attempt : held) {
+    if (!is_wanted(worker, attempt)) cancel(attempt);
   }
   if (again || awaited_ == 0 || --awaited_ > 0) return;
   for (Input& input : std::exchange(held_, {})) take(std::move(input), wall_ns_);
 }
 
-bool Decider::is_wanted(const std::string& worker, const model::AttemptId& id) const {
+bool Decider::is_wanted(const std::string& worker, const model::HeldAttempt& attempt) const {
   const fleet::State& state = brain_.state();
   const fleet::Worker* known = state.find_worker(worker);
-  return known != nullptr && execution_of(state, id.task) != nullptr && state.at(id.task).worker == known->id &&
-         state.at(id.task).attempt == id.attempt;
+  const TaskId task = attempt.id.task;
+  return known != nullptr && execution_of(state, task) != nullptr && state.at(task).worker == known->id &&
+         is_of_this_log(attempt.id, attempt.assigned_ns) && state.at(task).attempt == attempt.id.attempt;
+}
+
+bool Decider::is_of_this_log(const model::AttemptId& id, std::int64_t assigned_ns) const {
+  const fleet::Task* task = brain_.state().find(id.task);
+  // Of an earlier attempt the state does not know when it was assigned; nothing is decided about it any more.
+  return task != nullptr && (task->attempt != id.attempt || task->assigned_ns == assigned_ns);
 }
 
 void Decider::on(const std::string& worker, const model::Heartbeat& message) {
   if (!is_registered(worker, message.incarnation) || brain_.state().find_worker(worker)->reachable) return;
+  ROTA_SOMETIMES("host: a lost worker is heard again");
   back_.push_back(worker);
   // Its tasks were given to others. The registration lists what it still runs, so that this can be stopped.
   send(worker, model::RegisterAgain{brain_.term()});
@@ -248,9 +299,11 @@ void Decider::on(const std::string& worker, const model::Leave& message) {
 }
 
 void Decider::on(const std::string& worker, const model::Report& report) {
-  // A task of a log that this one has replaced: the same number means another task here.
-  if (!report.term.is_none() && report.term < first_term_) {
-    if (report.is_final()) send(worker, model::AcknowledgeReport{report.id, brain_.term()});
+  const model::AcknowledgeReport acknowledgement{report.id, brain_.term(), report.assigned_ns};
+  // A task of a log that this one has replaced, or of a workflow that was forgotten: the same number may mean another
+  // task here.
+  if (!is_of_this_log(report.id, report.assigned_ns)) {
+    if (report.is_final()) send(worker, acknowledgement);
     return;
   }
   std::visit(
@@ -260,7 +313,7 @@ void Decider::on(const std::string& worker, const model::Report& report) {
       report.body);
   batch_.effects.emplace_back(Reported{worker, report});
   // A final report is acknowledged even if it was late, a duplicate or refused, or the worker would send it forever.
-  if (report.is_final()) send(worker, model::AcknowledgeReport{report.id, brain_.term()});
+  if (ROTA_GUARD("host: acknowledges final reports", report.is_final())) send(worker, acknowledgement);
 }
 
 void Decider::on_report(const std::string&, const model::AttemptId& id, const model::Checkpoint& body) {
@@ -273,9 +326,10 @@ void Decider::on_report(const std::string& worker, const model::AttemptId&, cons
 
 void Decider::on_report(const std::string& worker, const model::AttemptId& id, const model::Ended& body) {
   const fleet::Task* task = brain_.state().find(id.task);
-  if (body.outcome.end == AttemptEnd::kPreempted && task != nullptr && !task->stopping) {
+  if (body.outcome.end == AttemptEnd::kPreempted && task != nullptr && !task->stopping && !task->recalled()) {
     // The worker returned the task without being asked to: it is stopping. It must not get the task again. The brain
     // may have forgotten the worker since, when the report is late.
+    ROTA_SOMETIMES("host: a leaving worker gives a task back");
     const fleet::Worker* holder = brain_.state().find(task->worker);
     if (holder != nullptr && holder->spec.name == worker) execute(fleet::DrainWorker{worker});
     execute(fleet::ReportUndeliverable{id.task, id.attempt});
@@ -288,10 +342,10 @@ void Decider::on_report(const std::string& worker, const model::AttemptId& id, c
 
 // --------------------------------------------------------------------------------------------------------- decisions
 
-void Decider::execute(fleet::Command command, Answer answer) {
+void Decider::execute(fleet::Command command, Answer answer, fleet::Origin origin) {
   const bool asked = static_cast<bool>(answer);
   const std::string_view name = name_of(command);
-  Result<fleet::Events> events = execute_one(std::move(command), asked);
+  Result<fleet::Events> events = execute_one(std::move(command), asked, std::move(origin));
   if (!events.ok() && !asked) {
     ROTA_LOG(kDebug, "refused", {"command", name}, {"why", events.error().message});
   }
@@ -306,12 +360,13 @@ void Decider::execute(fleet::Command command, Answer answer) {
   }
 }
 
-Result<fleet::Events> Decider::execute_one(fleet::Command command, bool wants_events) {
+Result<fleet::Events> Decider::execute_one(fleet::Command command, bool wants_events, fleet::Origin origin) {
   ROTA_TRY(check_size(command));
   fleet::Record record;
   ROTA_TRY(brain_.execute(std::move(command), wall_ns_, record));
   fleet::Events events;
   if (record.index == 0) return events;
+  record.origin = std::move(origin);
   ledger::RecordBytes& bytes = records_.emplace_back();
   bytes.index = record.index;
   chain_ = fleet::encode_record(record, chain_, bytes.bytes);
@@ -331,13 +386,17 @@ void Decider::collect_effects(const fleet::Record& record) {
     if (const auto* assigned = std::get_if<fleet::TaskAssigned>(&event)) {
       const fleet::Execution* execution = execution_of(state, assigned->task);
       if (execution == nullptr || state.at(assigned->task).attempt != assigned->attempt) continue;
-      if (!is_withheld(*execution)) assign(*execution, state.at(assigned->worker).spec.name);
+      if (!ROTA_GUARD("host: withholds tasks without devices", is_withheld(*execution))) {
+        assign(*execution, state.at(assigned->worker).spec.name);
+      }
     } else if (const auto* started = std::get_if<fleet::TaskStarted>(&event)) {
       const fleet::Execution* execution = execution_of(state, started->task);
       if (execution == nullptr || execution->held.gpus == 0) continue;  // The worker has it already.
       assign(*execution, state.at(state.at(started->task).worker).spec.name);
     } else if (const auto* stop = std::get_if<fleet::StopRequested>(&event)) {
       control(stop->task, action_of(stop->reason));
+    } else if (const auto* recalled = std::get_if<fleet::RecallRequested>(&event)) {
+      control(recalled->task, AttemptAction::kRecall);
     } else if (const auto* paused = std::get_if<fleet::TaskPaused>(&event)) {
       if (state.at(paused->task).paused_from == TaskState::kRunning) control(paused->task, AttemptAction::kPause);
     } else if (const auto* resumed = std::get_if<fleet::TaskResumed>(&event)) {
@@ -396,14 +455,17 @@ void Decider::control(TaskId id, AttemptAction action) {
   if (execution == nullptr) return;  // It ended within the same record.
   if (is_withheld(*execution)) {
     // The worker does not know this execution, so a stop takes effect at once.
-    if (action == AttemptAction::kCancel || action == AttemptAction::kPreempt) {
+    ROTA_SOMETIMES("host: a task is stopped that its worker does not have yet");
+    if (action == AttemptAction::kCancel || action == AttemptAction::kPreempt || action == AttemptAction::kRecall) {
       fleet::ReportEnded stopped{id, task.attempt, {}};
       stopped.outcome.end = action == AttemptAction::kCancel ? AttemptEnd::kCancelled : AttemptEnd::kPreempted;
       follow_ups_.emplace_back(std::move(stopped));
     }
     return;
   }
-  send(state.at(task.worker).spec.name, model::ControlAttempt{{id, task.attempt}, brain_.term(), action});
+  const fleet::Worker& worker = state.at(task.worker);
+  send(worker.spec.name,
+       model::ControlAttempt{{id, task.attempt}, brain_.term(), action, task.assigned_ns, worker.incarnation()});
 }
 
 // An execution whose leading task has ended is left out: the worker reported that end, so it knows the execution.
@@ -416,9 +478,11 @@ void Decider::resend(const fleet::Worker& worker) {
       const fleet::Task& task = state.at(member);
       if (task.stopping) {
         control(member, action_of(task.stop));
-      } else if (task.state == TaskState::kPaused) {
-        control(member, AttemptAction::kPause);
+      } else {
+        // Also a task that is not paused: the message that resumed it may be what the worker missed.
+        control(member, task.state == TaskState::kPaused ? AttemptAction::kPause : AttemptAction::kResume);
       }
+      if (task.recalled() && task.at_worker) control(member, AttemptAction::kRecall);
     }
   }
 }

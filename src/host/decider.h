@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -21,7 +22,8 @@ namespace rota::host {
 
 class Decider {
  public:
-  Decider(const HostOptions& options, Recovered recovered);
+  // `issued`: the term, from a ledger that issues terms; none: the next one after the log's.
+  Decider(const HostOptions& options, Recovered recovered, std::optional<model::Term> issued = std::nullopt);
 
   // Decides what comes before any input: the policy, and what happens to the workers of the previous host.
   void begin(std::int64_t wall_ns);
@@ -40,13 +42,18 @@ class Decider {
   };
   [[nodiscard]] Output finish(std::int64_t wall_ns);
   [[nodiscard]] std::uint64_t index() const { return brain_.state().globals().index; }
+  // A worker has heard of this term, which is newer than the issued one. Either another host leads, or the log is older
+  // than the workers (it was restored from a backup). Nothing may be decided until that is clear.
+  [[nodiscard]] std::optional<model::Term> newer_term() const { return newer_term_; }
 
  private:
   void handle(const bus::DeliveryFromWorker& delivery, Port port);
   void on(const std::string& worker, const model::Register& message);
   void take_registration(const std::string& worker, const model::Register& message);
   // The brain counts on this attempt of this worker.
-  [[nodiscard]] bool is_wanted(const std::string& worker, const model::AttemptId& id) const;
+  [[nodiscard]] bool is_wanted(const std::string& worker, const model::HeldAttempt& attempt) const;
+  // False: this attempt belongs to a log that was lost, or from which this one differs.
+  [[nodiscard]] bool is_of_this_log(const model::AttemptId& id, std::int64_t assigned_ns) const;
   void on(const std::string& worker, const model::Heartbeat& message);
   void on(const std::string& worker, const model::Leave& message);
   void on(const std::string& worker, const model::Report& message);
@@ -54,8 +61,8 @@ class Decider {
   void on_report(const std::string& worker, const model::AttemptId& id, const model::Cached& body);
   void on_report(const std::string& worker, const model::AttemptId& id, const model::Ended& body);
   // Executes the command and the commands that follow from it. An error goes to the client that waits, or to the log.
-  void execute(fleet::Command command, Answer answer = {});
-  [[nodiscard]] Result<fleet::Events> execute_one(fleet::Command command, bool wants_events);
+  void execute(fleet::Command command, Answer answer = {}, fleet::Origin origin = {});
+  [[nodiscard]] Result<fleet::Events> execute_one(fleet::Command command, bool wants_events, fleet::Origin origin = {});
   void collect_effects(const fleet::Record& record);
   void assign(const fleet::Execution& execution, const std::string& worker);
   void control(model::TaskId task, model::AttemptAction action);
@@ -66,10 +73,13 @@ class Decider {
   void resend(const fleet::Worker& worker);
   void give_back_all();
   [[nodiscard]] std::int64_t ttl_ns() const;
+  [[nodiscard]] bool is_of_earlier_life(const bus::DeliveryFromWorker& delivery) const;
   // True if the worker is registered with this incarnation; otherwise asks it to register.
   [[nodiscard]] bool is_registered(const std::string& worker, model::Incarnation incarnation);
 
   const HostOptions& options_;
+  const bool issued_;  // The term is the ledger's, and not changed here.
+  std::optional<model::Term> newer_term_;
   fleet::Brain brain_;
   Hash128 chain_;
   std::int64_t wall_ns_ = 0;
@@ -84,7 +94,6 @@ class Decider {
   std::unordered_map<std::string, Port> ports_;   // The bus on which each worker was last heard.
   std::set<std::string> ignored_;                 // Names that workers on two buses have: for the log.
   std::map<std::string, model::Register> early_;  // Registrations that wait for others (registration_order).
-  model::Term first_term_{};                      // Of this log, if it began with this host; otherwise none.
   bool in_order_ = true;                          // No registration has to wait any more.
   // Workers of the previous host that have not sent a message to this one yet.
   std::set<std::string, std::less<>> unheard_;

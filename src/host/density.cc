@@ -1,10 +1,9 @@
 #include "host/density.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <system_error>
 #include <variant>
+
+#include "base/replace_file.h"
 
 namespace rota::host {
 
@@ -67,13 +66,7 @@ std::string Density::to_json() const {
 }
 
 Result<void> Density::write(const std::string& path) const {
-  const std::string fresh = path + ".new";
-  std::ofstream file(fresh, std::ios::binary | std::ios::trunc);
-  file << to_json();
-  file.close();
-  std::error_code error;
-  if (file) std::filesystem::rename(fresh, path, error);
-  if (!file || error) return Error{ErrorCode::kIoError, "'" + path + "' could not be written"};
+  ROTA_TRY(replace_file(path, to_json()));
   changed_ = false;
   return {};
 }

@@ -6,13 +6,17 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/sim_hooks.h"
+#include "fleet/figures.h"
 #include "rota/fiber/error.h"
+#include "rota/fiber/time.h"
 
 namespace rota::host {
 
 namespace {
 
 constexpr std::size_t kReadRecords = 1000;
+constexpr std::chrono::milliseconds kReadAgainAfter{200};  // While a replicated ledger cannot be reached.
 constexpr std::size_t kApplyTogether = 256;  // Records per lock of the state: a reader waits no longer than for these.
 
 Error no_record(std::uint64_t index, std::uint64_t first, std::uint64_t last) {
@@ -24,8 +28,14 @@ Error no_record(std::uint64_t index, std::uint64_t first, std::uint64_t last) {
       .with("last", std::to_string(last));
 }
 
-// Applies the records from the ledger up to `index`.
-Result<void> apply_from(ledger::Ledger& ledger, std::uint64_t index, Recovered& to) {
+bool may_work_later(ErrorCode code) {
+  return code == ErrorCode::kUnavailable || code == ErrorCode::kDeadlineExceeded || code == ErrorCode::kTimeout ||
+         code == ErrorCode::kClosed;
+}
+
+// Applies the records from the ledger up to `index`, and calls seen(record) after each.
+template <class Seen>
+Result<void> apply_from(ledger::Ledger& ledger, std::uint64_t index, Recovered& to, Seen&& seen) {
   while (to.position.index < index) {
     const std::uint64_t next = to.position.index + 1;
     ROTA_TRY_ASSIGN(const std::vector<ledger::RecordBytes> records,
@@ -34,6 +44,7 @@ Result<void> apply_from(ledger::Ledger& ledger, std::uint64_t index, Recovered& 
     for (const ledger::RecordBytes& bytes : records) {
       ROTA_TRY_ASSIGN(const fleet::Record record, fleet::decode_record(bytes.bytes, to.position));
       ROTA_TRY(to.brain.apply(record));
+      seen(record);
     }
   }
   return {};
@@ -42,7 +53,9 @@ Result<void> apply_from(ledger::Ledger& ledger, std::uint64_t index, Recovered& 
 }  // namespace
 
 Follower::Follower(ledger::Ledger& ledger, Options options)
-    : ledger_(ledger), options_(options), queue_(options.queue), first_(ledger.last_index()) {}
+    : ledger_(ledger), options_(options), queue_(options.queue), first_(ledger.last_index()) {
+  may_save_.store(!options.replicated);
+}
 
 void Follower::offer(std::vector<fleet::Record> records, const Hash128& chain) {
   if (records.empty() || queue_.try_send(Item{std::move(records), chain}).ok()) return;
@@ -63,11 +76,7 @@ Result<void> Follower::run() {
 }
 
 Result<void> Follower::follow_all() {
-  {
-    const std::scoped_lock lock(state_mutex_);
-    ROTA_TRY_ASSIGN(copy_, recover(ledger_));
-  }
-  advance(copy_.position.index);
+  ROTA_TRY(start_over());
   while (std::optional<Item> item = queue_.receive()) {
     ROTA_TRY(follow(std::move(*item)));
     for (;;) {
@@ -92,6 +101,7 @@ Result<void> Follower::follow(Item item) {
     for (; at < until; ++at) {
       const fleet::Record& record = item.records[at];
       ROTA_TRY(copy_.brain.apply(record));
+      measure(record);
       copy_.brain.set_term(record.term);
       copy_.position = {record.index, record.term, record.logical, item.chain, record.post};
     }
@@ -101,11 +111,50 @@ Result<void> Follower::follow(Item item) {
   return {};
 }
 
+Result<void> Follower::start_over() {
+  for (;;) {
+    Result<Recovered> recovered = recover(ledger_);
+    if (recovered.ok()) {
+      const std::scoped_lock lock(state_mutex_);
+      copy_ = std::move(*recovered);
+      usage_.begin(copy_.brain.state());
+      break;
+    }
+    // Compacted between two reads, or unreachable.
+    const bool again =
+        options_.replicated && (may_work_later(recovered.code()) || recovered.code() == ErrorCode::kNotFound);
+    if (!again) return std::move(recovered).take_error();
+    ROTA_TRY(fiber::sleep_for(kReadAgainAfter));
+  }
+  advance(copy_.position.index);
+  return {};
+}
+
+Result<std::vector<ledger::RecordBytes>> Follower::read_records(std::uint64_t from, std::uint64_t index) {
+  for (;;) {
+    auto records = ledger_.read(from, std::min<std::size_t>(index - from + 1, kApplyTogether));
+    if (records.ok() && records->empty()) return no_record(index, ledger_.first_index(), ledger_.last_index());
+    if (records.ok() || !options_.replicated || !may_work_later(records.code())) return records;
+    ROTA_TRY(fiber::sleep_for(kReadAgainAfter));
+  }
+}
+
 Result<void> Follower::catch_up(std::uint64_t index) {
   const std::uint64_t before = copy_.position.index;
   while (copy_.position.index < index) {
+    const std::uint64_t next = copy_.position.index + 1;
+    Result<std::vector<ledger::RecordBytes>> records = read_records(next, index);
+    if (options_.replicated && records.code() == ErrorCode::kNotFound && ledger_.first_index() > next) {
+      ROTA_TRY(start_over());  // The leader has compacted records that this host has not read yet.
+      continue;
+    }
+    if (!records.ok()) return std::move(records).take_error();
     const std::scoped_lock lock(state_mutex_);
-    ROTA_TRY(apply_from(ledger_, std::min(index, copy_.position.index + kApplyTogether), copy_));
+    for (const ledger::RecordBytes& bytes : *records) {
+      ROTA_TRY_ASSIGN(const fleet::Record record, fleet::decode_record(bytes.bytes, copy_.position));
+      ROTA_TRY(copy_.brain.apply(record));
+      measure(record);
+    }
     copy_.brain.set_term(copy_.position.term);
     advance(copy_.position.index);
   }
@@ -113,10 +162,44 @@ Result<void> Follower::catch_up(std::uint64_t index) {
   return {};
 }
 
+void Follower::read_on() {
+  missed_.store(true);
+  (void)queue_.try_send(Item{});
+}
+
+Result<Recovered> Follower::copy() {
+  const std::scoped_lock lock(state_mutex_);
+  const std::uint64_t index = copy_.position.index;
+  if (index == 0) return Recovered();
+  return decode_snapshot({index, encode_snapshot(copy_.brain, copy_.position.chain)});
+}
+
+void Follower::measure(const fleet::Record& record) {
+  const fleet::State& state = copy_.brain.state();
+  usage_.see(record, state);
+  for (const fleet::Event& event : record.events) {
+    fleet::each_begun(event, state, [&](model::TaskId id, model::AttemptNumber attempt) {
+      if (attempt == model::AttemptNumber(1)) waits_.add(record.wall_ns - state.at(id).since_ns);
+    });
+  }
+}
+
+fleet::Usage Follower::usage(std::int64_t wall_ns) {
+  const std::scoped_lock lock(state_mutex_);
+  // A record that is on its way may be older than wall_ns, and end what was counted up to then.
+  const fleet::Usage now = usage_.totals(wall_ns);
+  shown_.cost_busy_microdollars = std::max(shown_.cost_busy_microdollars, now.cost_busy_microdollars);
+  shown_.cost_up_microdollars = std::max(shown_.cost_up_microdollars, now.cost_up_microdollars);
+  shown_.energy_busy_millijoules = std::max(shown_.energy_busy_millijoules, now.energy_busy_millijoules);
+  shown_.energy_up_millijoules = std::max(shown_.energy_up_millijoules, now.energy_up_millijoules);
+  shown_.utilisation_millionths = now.utilisation_millionths;
+  return shown_;
+}
+
 void Follower::make_snapshot(std::uint64_t before) {
   const std::uint64_t every = options_.snapshot_every;
   const std::uint64_t now = copy_.position.index;
-  if (every == 0 || before / every == now / every || saving_.exchange(true)) return;
+  if (every == 0 || before / every == now / every || !may_save_.load() || saving_.exchange(true)) return;
   const std::scoped_lock lock(state_mutex_);
   (void)snapshots_.try_send(ledger::Snapshot{now, encode_snapshot(copy_.brain, copy_.position.chain)});
 }
@@ -192,7 +275,7 @@ Result<void> Follower::wait_for(std::uint64_t index, std::chrono::nanoseconds li
 }
 
 Result<std::uint64_t> Follower::read(const Look& look, std::uint64_t index, std::chrono::nanoseconds limit) {
-  ROTA_TRY(wait_for(std::max(index, first_), limit));
+  if (ROTA_GUARD("host: a reader sees what it was told", true)) ROTA_TRY(wait_for(std::max(index, first_), limit));
   try {
     const std::scoped_lock lock(state_mutex_);
     look(copy_.brain.state());
@@ -217,7 +300,7 @@ Result<void> Follower::read_past(std::uint64_t index, const Look& look) {
       }
       past_ = std::move(start);
     }
-    if (Result<void> applied = apply_from(ledger_, index, *past_); !applied.ok()) {
+    if (Result<void> applied = apply_from(ledger_, index, *past_, [](const fleet::Record&) {}); !applied.ok()) {
       past_.reset();
       return applied;
     }

@@ -27,8 +27,10 @@
 
 #include "base/hash.h"
 #include "base/sync.h"
+#include "base/time_histogram.h"
 #include "fleet/brain.h"
 #include "fleet/record.h"
+#include "fleet/usage.h"
 #include "host/recovery.h"
 #include "ledger/ledger.h"
 #include "rota/fiber/channel.h"
@@ -46,6 +48,7 @@ class Follower {
     std::uint64_t snapshot_every = 0;  // Records; 0: never.
     bool compact = true;               // Remove the records that a snapshot covers.
     std::size_t queue = 64;            // Batches of records.
+    bool replicated = false;           // Other hosts write the ledger, too; it may be unreachable for a while.
   };
   // REQUIRES: the ledger outlives it.
   Follower(ledger::Ledger& ledger, Options options);
@@ -53,6 +56,12 @@ class Follower {
   // --- For the host ---
   // Hands over durable records, in the order of the log. `chain` is the log's chain after the last of them.
   void offer(std::vector<fleet::Record> records, const Hash128& chain);
+  // There are more records in the ledger, which another host has written.
+  void read_on();
+  // Snapshots are saved by the host that leads; initially by every one whose ledger is its own.
+  void set_saving(bool on) { may_save_.store(on); }
+  // A copy of the state after the last record that is applied.
+  Result<Recovered> copy();
   // Builds the state from the ledger and follows until close(); then ok. Corrupt if a record does not fit.
   Result<void> run();
   // Saves the snapshots that run() makes, until close().
@@ -71,6 +80,10 @@ class Follower {
   // Calls look(state) with the state as it was after record `index`. NotFound if there is no such record yet, or if the
   // records that lead to it were compacted. Takes the time to apply the records since the last snapshot before it.
   Result<void> read_past(std::uint64_t index, const Look& look);
+  // What the workers have cost and used since this host started, up to `wall_ns`. It never decreases.
+  [[nodiscard]] fleet::Usage usage(std::int64_t wall_ns);
+  // From ready to assigned, of first attempts since then.
+  [[nodiscard]] TimeHistogram::Reading waits() const { return waits_.read(); }
 
  private:
   struct Item {
@@ -80,8 +93,13 @@ class Follower {
   Result<void> follow_all();
   Result<void> follow(Item item);
   Result<void> catch_up(std::uint64_t index);
+  // Records up to `index`, without the lock of the state. Repeated while a replicated ledger cannot be reached.
+  Result<std::vector<ledger::RecordBytes>> read_records(std::uint64_t from, std::uint64_t index);
+  // The state from the ledger's snapshot and records, likewise.
+  Result<void> start_over();
   void advance(std::uint64_t index);
   void make_snapshot(std::uint64_t before);
+  void measure(const fleet::Record& record);
   void end(const Result<void>& result);
 
   ledger::Ledger& ledger_;
@@ -91,9 +109,13 @@ class Follower {
   fiber::Channel<ledger::Snapshot> snapshots_{1};
   sync::Atomic<bool> missed_{false};  // Records did not fit into the queue.
   sync::Atomic<bool> saving_{false};
+  sync::Atomic<bool> may_save_{true};
   sync::Atomic<std::uint64_t> index_{0};
   fiber::Mutex state_mutex_;
-  Recovered copy_;  // Under state_mutex_, except for `position`, which belongs to run().
+  Recovered copy_;           // Under state_mutex_; run() reads it without, because it alone changes it.
+  fleet::UsageMeter usage_;  // Under state_mutex_.
+  fleet::Usage shown_;       // Likewise: the largest totals that usage() has returned.
+  TimeHistogram waits_;
 
   fiber::Mutex past_mutex_;
   std::optional<Recovered> past_;  // Under past_mutex_: the state of the last read_past(), for the next one.

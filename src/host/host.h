@@ -29,6 +29,12 @@
 // that messages of the previous host are recognised; it is at least the wall time in milliseconds, so that it increases
 // even if the log was lost.
 //
+// Several hosts. With a replicated ledger run() follows the log until the ledger makes this host the leader, leads
+// until it is deposed, and follows again. A follower answers readers from its copy of the state, and refuses commands
+// with NotLeader and the leader's address. At a takeover the decider starts from the follower's copy, which has applied
+// every record, so it has the same hash as the leader that wrote them. The ledger issues the term. What a deposed host
+// has decided and not committed is dropped with its decider.
+//
 // Time is the runtime's clock, which may be virtual: wall time is the time at the start plus what has passed since, and
 // never less than the latest time in the ledger. Unless the start was given, it follows the system's clock slowly.
 //
@@ -42,6 +48,7 @@
 #include <string>
 #include <vector>
 
+#include "base/time_histogram.h"
 #include "bus/bus.h"
 #include "fleet/command.h"
 #include "fleet/event.h"
@@ -53,6 +60,9 @@
 
 namespace rota::fleet {
 class State;
+}
+namespace rota::ledger {
+class ReplicatedLedger;
 }
 
 namespace rota::host {
@@ -75,6 +85,14 @@ struct HostOptions {
   std::uint64_t snapshot_every = 100'000;  // Records; 0: never.
   bool compact = true;                     // Remove the records that a snapshot covers.
   std::optional<std::int64_t> wall_ns{};   // Wall time at the start; none: the system clock's.
+  // Show what the ledger has, and decide nothing (`rota view`): execute() returns FailedPrecondition. Needs `follow`.
+  bool read_only = false;
+  // The host's ledger, if other hosts share it (L-3): see "Several hosts". Needs `follow`; then `ends_with_host`,
+  // `await_workers` and `registration_order` are not allowed.
+  ledger::ReplicatedLedger* replica = nullptr;
+  // Opens the buses at the beginning of each term that this host leads, and closes them at its end.
+  std::function<Result<std::vector<bus::HostEnd*>>(std::uint64_t term)> open_buses{};
+  std::function<void()> close_buses{};
 };
 
 // Sees what is durable, in order. Called by one task at a time; while it works, no effect is released.
@@ -102,11 +120,20 @@ class Host {
   Result<void> run();
   void stop();
 
+  // Ok unless another host decides: then NotLeader, with its address as the detail "leader".
+  [[nodiscard]] Result<void> check_leads() const;
+  // The address of the host that decides, if hosts share the ledger; empty: none is known.
+  [[nodiscard]] std::string leader_url() const;
   // Waits until the decision is durable. Returns its events (none if nothing followed from the command) or the reason
-  // why it was refused. Closed if the host ended first: then the command may have been executed or not.
-  Result<fleet::Events> execute(fleet::Command command);
+  // why it was refused; NotLeader as check_leads(). Closed, or NotLeader without an address, if the host ended or was
+  // deposed first: then the command may have been executed or not. The record says who asked for it.
+  Result<fleet::Events> execute(fleet::Command command, fleet::Origin origin = {});
   // For readers: pages, lists, streams, snapshots (H-6). REQUIRES: HostOptions::follow, and that run() was called.
   [[nodiscard]] Follower& follower();
+
+  [[nodiscard]] bool is_read_only() const;
+  // How long the decider took for each input.
+  [[nodiscard]] TimeHistogram::Reading decision_times() const;
 
   // The last durable record. Everything that execute() has answered so far is at or before it.
   [[nodiscard]] std::uint64_t durable_index() const;

@@ -66,14 +66,56 @@ HostSettings::HostSettings(SettingsTable& table)
                                     .meaning = "output kept of one attempt that ran on another machine",
                                     .flag = "output-most"},
                                    {16U << 20}, {0}, {1ULL << 40})),
+      etcd_(table.add_string({.name = "host.etcd",
+                              .meaning = "the etcd servers that keep the log of several hosts, URL,URL,URL; empty: the "
+                                         "log is in the state folder, and this host is the only one",
+                              .flag = "etcd",
+                              .environment = {"ROTA_ETCD"}},
+                             "")),
+      etcd_prefix_(table.add_string({.name = "host.etcd_prefix",
+                                     .meaning = "the keys in etcd begin with it; fleets that share servers need "
+                                                "different ones",
+                                     .flag = "etcd-prefix",
+                                     .environment = {"ROTA_ETCD_PREFIX"}},
+                                    "rota/", 64)),
+      etcd_lease_(table.add_duration({.name = "host.etcd_lease",
+                                      .meaning = "another host takes over when the leader was silent for so long",
+                                      .flag = "etcd-lease",
+                                      .environment = {"ROTA_ETCD_LEASE"}},
+                                     5s, 1s, 1h)),
+      etcd_ca_(table.add_string({.name = "host.etcd_ca",
+                                 .meaning = "a PEM file with the CAs that may have signed the certificates of etcd "
+                                            "servers at https://",
+                                 .flag = "etcd-ca",
+                                 .environment = {"ROTA_ETCD_CA"}},
+                                "")),
+      etcd_certificate_(table.add_string({.name = "host.etcd_cert",
+                                          .meaning = "a PEM file with the certificate that this host shows to etcd",
+                                          .flag = "etcd-cert",
+                                          .environment = {"ROTA_ETCD_CERT"}},
+                                         "")),
+      etcd_key_(table.add_string({.name = "host.etcd_key",
+                                  .meaning = "a PEM file with the key of that certificate",
+                                  .flag = "etcd-key",
+                                  .environment = {"ROTA_ETCD_KEY"}},
+                                 "")),
+      advertise_(table.add_string({.name = "host.advertise",
+                                   .meaning = "with --etcd: the URL under which clients reach this host; default: the "
+                                              "address of --http",
+                                   .flag = "advertise",
+                                   .environment = {"ROTA_ADVERTISE"}},
+                                  "")),
       density_(table.add_bool({.name = "host.density",
                                .meaning = "write submissions and active workers over time to task_worker_density.json",
                                .environment = {"ROTA_HOST_DENSITY", "HOST_METRICS_ENABLE_DENSITY_PLOT"}},
                               false)),
-      metrics_directory_(table.add_string({.name = "host.metrics_dir",
-                                           .meaning = "the folder of task_worker_density.json; empty: the state folder",
-                                           .environment = {"ROTA_HOST_METRICS_DIR", "HOST_METRICS_DIR"}},
-                                          "")),
+      metrics_directory_(table.add_string(
+          {.name = "host.metrics_dir",
+           .meaning =
+               "the folder of metrics.json (with host.http) and of task_worker_density.json; empty: no metrics.json, "
+               "and the density in the state folder",
+           .environment = {"ROTA_HOST_METRICS_DIR", "HOST_METRICS_DIR"}},
+          "")),
       density_bucket_(
           table.add_int({.name = "host.density_bucket_sec",
                          .meaning = "length of one bucket of the density",
@@ -93,7 +135,18 @@ HostSettings::HostSettings(SettingsTable& table)
       http_hosts_(table.add_list({.name = "host.http_allow_host",
                                   .meaning = "more names under which HTTP clients reach this host, without ports",
                                   .flag = "http-allow-host"},
-                                 {}, 64)) {}
+                                 {}, 64)),
+      http_connections_(table.add_int({.name = "host.http_connections",
+                                       .meaning = "open HTTP connections, streams of events among them; more are "
+                                                  "answered with 503. The limit of open files may allow fewer",
+                                       .flag = "http-connections"},
+                                      12'000, 1, 1'000'000)),
+      secrets_(table.add_string({.name = "host.secrets_dir",
+                                 .meaning = "a folder with one file for each secret of tasks, mode 0600; local workers "
+                                            "read it, and workers ask for the secrets of tasks that they hold; empty: "
+                                            "none",
+                                 .flag = "secrets-dir"},
+                                "")) {}
 
 HostConfig HostSettings::config(const Settings& settings) const {
   HostConfig config;
@@ -108,6 +161,13 @@ HostConfig HostSettings::config(const Settings& settings) const {
   config.snapshot_every = static_cast<std::uint64_t>(settings.get(snapshot_every_));
   config.compact = settings.get(compact_);
   config.output_most_bytes = settings.get(output_most_).count;
+  config.etcd = settings.get(etcd_);
+  config.etcd_prefix = settings.get(etcd_prefix_);
+  config.etcd_lease = settings.get(etcd_lease_);
+  config.etcd_ca = settings.get(etcd_ca_);
+  config.etcd_certificate = settings.get(etcd_certificate_);
+  config.etcd_key = settings.get(etcd_key_);
+  config.advertise = settings.get(advertise_);
   config.density = settings.get(density_);
   config.metrics_directory = settings.get(metrics_directory_);
   config.density_bucket_sec = settings.get(density_bucket_);
@@ -115,6 +175,8 @@ HostConfig HostSettings::config(const Settings& settings) const {
   config.http_certificate = settings.get(http_certificate_);
   config.http_key = settings.get(http_key_);
   config.http_hosts = settings.get(http_hosts_);
+  config.http_connections = settings.get(http_connections_);
+  config.secrets = settings.get(secrets_);
   return config;
 }
 

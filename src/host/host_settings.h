@@ -24,6 +24,14 @@ struct HostConfig {
   std::uint64_t snapshot_every = 0;
   bool compact = true;
   std::uint64_t output_most_bytes = 0;
+  // The etcd servers of a replicated log (L-3); empty: the log is in the state folder.
+  std::string etcd{};
+  std::string etcd_prefix{};  // Of the keys; it ends with '/'.
+  Duration etcd_lease{};
+  std::string etcd_ca{};  // PEM files, for https://.
+  std::string etcd_certificate{};
+  std::string etcd_key{};
+  std::string advertise{};  // The URL under which clients and other hosts reach this one.
   // H-3.
   bool density = false;
   std::string metrics_directory{};
@@ -33,7 +41,17 @@ struct HostConfig {
   std::string http_certificate{};
   std::string http_key{};
   StringList http_hosts{};
+  std::int64_t http_connections = 0;
+  std::string secrets{};  // The folder of the secrets of tasks; empty: none.
 };
+
+// The file of H-2, and the one of H-3.
+[[nodiscard]] inline std::string metrics_path(const HostConfig& config) {
+  return config.metrics_directory.empty() ? std::string() : config.metrics_directory + "/metrics.json";
+}
+[[nodiscard]] inline std::string density_path(const HostConfig& config) {
+  return (config.metrics_directory.empty() ? config.state : config.metrics_directory) + "/task_worker_density.json";
+}
 
 class HostSettings {
  public:
@@ -53,6 +71,13 @@ class HostSettings {
   Setting<std::int64_t> snapshot_every_;
   Setting<bool> compact_;
   Setting<ByteSize> output_most_;
+  Setting<std::string> etcd_;
+  Setting<std::string> etcd_prefix_;
+  Setting<Duration> etcd_lease_;
+  Setting<std::string> etcd_ca_;
+  Setting<std::string> etcd_certificate_;
+  Setting<std::string> etcd_key_;
+  Setting<std::string> advertise_;
   Setting<bool> density_;
   Setting<std::string> metrics_directory_;
   Setting<std::int64_t> density_bucket_;
@@ -60,6 +85,8 @@ class HostSettings {
   Setting<std::string> http_certificate_;
   Setting<std::string> http_key_;
   Setting<StringList> http_hosts_;
+  Setting<std::int64_t> http_connections_;
+  Setting<std::string> secrets_;
 };
 
 }  // namespace rota::host

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "host/follower.h"
 #include "host/host_testing.h"
 #include "host/recovery.h"
 
@@ -56,10 +57,10 @@ TEST(Host, RunsAWorkflow) {
       puppet.report_end(second, AttemptEnd::kSucceeded);
       running.watcher.wait_ended();
       EXPECT_EQ(running.watcher.outcomes.at(id), Outcome::kSucceeded);
-      EXPECT_EQ(running.watcher.reports.size(), 4U);
       // The same key again: a client that repeats itself is told so, and nothing happens.
       EXPECT_EQ(running.host.execute(fleet::SubmitWorkflow{"key", spec}).code(), ErrorCode::kAlreadyExists);
       running.stop();
+      EXPECT_EQ(running.watcher.reports.size(), 4U);
       EXPECT_EQ(running.host.execute(fleet::Tick{}).code(), ErrorCode::kClosed);
     });
     const Recovered recovered = recover(ledger).value();
@@ -219,6 +220,12 @@ TEST(Host, Controls) {
       };
       control(fleet::Action::kPause, model::AttemptAction::kPause);
       control(fleet::Action::kResume, model::AttemptAction::kResume);
+      // U-4: a worker that registers again may have missed that it was resumed (simulator, seed 3298).
+      puppet.hello();
+      EXPECT_EQ(puppet.next_assign().id, assign.id);
+      const model::ToWorker again = puppet.next();
+      ASSERT_TRUE(std::holds_alternative<model::ControlAttempt>(again));
+      EXPECT_EQ(std::get<model::ControlAttempt>(again).action, model::AttemptAction::kResume);
       control(fleet::Action::kCancel, model::AttemptAction::kCancel);
       puppet.report_end(assign, AttemptEnd::kCancelled);
       running.watcher.wait_ended();
@@ -244,8 +251,8 @@ TEST(Host, TimersFire) {
       spec.templates[0].retry.backoff_ms = 30;
       accepted(running.host.execute(fleet::SubmitWorkflow{"1", spec}));
       const Assign assign = puppet.next_assign();
+      const std::chrono::nanoseconds failed = fiber::now();  // Before the host can hear of it.
       puppet.report_end(assign, AttemptEnd::kFailed, {}, "no luck");
-      const std::chrono::nanoseconds failed = fiber::now();
       const Assign again = puppet.next_assign();
       EXPECT_EQ(again.id.attempt, AttemptNumber(2));
       EXPECT_GE(fiber::now() - failed, 29ms);
@@ -299,6 +306,7 @@ TEST(Host, SnapshotsAndCompaction) {
         accepted(running.host.execute(fleet::SubmitWorkflow{std::to_string(i), chain({"a"})}));
         puppet.report_end(puppet.next_assign(), AttemptEnd::kSucceeded, std::to_string(i));
       }
+      ASSERT_TRUE(running.host.follower().wait_for(ledger.last_index(), 120s).ok());  // It makes the snapshots.
       running.stop();
       EXPECT_GT(ledger.first_index(), 50U);
       Running again(nursery, ledger, bus, often);

@@ -56,13 +56,14 @@ class Puppet {
  public:
   Puppet(bus::LocalBus& bus, std::string name) : end_(bus.connect(name).value()) {}
 
-  void hello(std::uint64_t incarnation = 1, std::vector<model::AttemptId> held = {}) {
+  void hello(std::uint64_t incarnation = 1, std::vector<model::HeldAttempt> held = {}, model::Term term = {}) {
     model::Register hello;
     hello.incarnation = Incarnation(incarnation);
     hello.worker.resources.cpu_millis = 4000;
     hello.worker.resources.memory_bytes = 1 << 30;
     hello.worker.handlers = {"work"};
     hello.held = std::move(held);
+    hello.term = term;
     ASSERT_TRUE(end_->send(hello).ok());
   }
   model::ToWorker next() {
@@ -79,7 +80,7 @@ class Puppet {
   }
   bool nothing() { return end_->receive(20ms).code() == ErrorCode::kTimeout; }
   void report(const Assign& assign, model::ReportBody body) {
-    ASSERT_TRUE(end_->send(Report{assign.id, assign.term, std::move(body)}).ok());
+    ASSERT_TRUE(end_->send(Report{assign.id, assign.term, std::move(body), assign.assigned_ns}).ok());
   }
   void report_end(const Assign& assign, AttemptEnd end, std::string result = {}, std::string message = {},
                   model::FailureKind failure = model::FailureKind::kError) {

@@ -198,6 +198,38 @@ TEST(Host, TheTermIncreasesAlthoughTheLogIsLost) {
   });
 }
 
+// Contract: U-1, U-4. The log is lost, and the clock of the new host is behind that of the former one: a worker that
+// has heard of the former host's term does not ignore the new one. A term that no clock can have caused is ignored.
+TEST(Host, TheTermFollowsThatOfTheWorkers) {
+  everywhere([] {
+    ledger::MemoryLedger ledger;
+    bus::LocalBus bus;
+    fiber::with_scope([&](fiber::Nursery& nursery) {
+      Running running(nursery, ledger, bus, options());
+      Puppet puppet(bus, "w");
+      puppet.hello(1);
+      running.wait_registered("w");
+      accepted(running.host.execute(fleet::SubmitWorkflow{"1", chain({"a"})}));
+      const Assign assign = puppet.next_assign();
+      const model::Term heard(assign.term.value() + 86'400'000);  // A day.
+      const model::HeldAttempt held{assign.id, assign.assigned_ns};
+      puppet.hello(1, {held}, heard);
+      EXPECT_EQ(puppet.next_assign().term, heard.next());
+      puppet.hello(1, {held}, heard.next());  // The same leader: an outage of the bus is over.
+      EXPECT_EQ(puppet.next_assign().term, heard.next());
+      puppet.hello(1, {held}, model::Term(UINT64_MAX));
+      const Assign again = puppet.next_assign();
+      EXPECT_EQ(again.term, heard.next());
+      puppet.report_end(again, AttemptEnd::kSucceeded);
+      running.watcher.wait_ended();
+      running.stop();
+    });
+    const std::uint64_t last = ledger.last_index();
+    EXPECT_GT(last, 0U);
+    EXPECT_TRUE(recover(ledger).ok()) << "the log is not valid";
+  });
+}
+
 // Contract: U-1. A host with a new log ignores the reports of tasks of the former one, which have the same numbers, and
 // acknowledges the final ones. What a worker still runs of the former log is cancelled before anything is assigned.
 TEST(Host, ReportsOfAFormerLog) {
@@ -216,16 +248,24 @@ TEST(Host, ReportsOfAFormerLog) {
       ASSERT_TRUE(running.host.execute(fleet::WorkerLost{"w", "not heard"}).ok());
       // It claims to run the attempt that its registration will be given: one of another log.
       const model::AttemptId same{TaskId(WorkflowId(1), 0), AttemptNumber(2)};
-      puppet.hello(1, {same});
+      puppet.hello(1, {{same, 5}});
       const model::ToWorker cancel = puppet.next();
       ASSERT_TRUE(std::holds_alternative<model::ControlAttempt>(cancel));
       EXPECT_EQ(std::get<model::ControlAttempt>(cancel).id, same);
+      EXPECT_EQ(std::get<model::ControlAttempt>(cancel).assigned_ns, 5);
       EXPECT_EQ(std::get<model::ControlAttempt>(cancel).action, model::AttemptAction::kCancel);
       const Assign assign = puppet.next_assign();
       EXPECT_EQ(assign.id, same);
-      // Of the former log: its host's term is older.
+      // The same when the assignment was sent already: the host had read an old registration.
+      puppet.hello(1, {{same, 5}});
+      const model::ToWorker late_cancel = puppet.next();
+      ASSERT_TRUE(std::holds_alternative<model::ControlAttempt>(late_cancel));
+      EXPECT_EQ(std::get<model::ControlAttempt>(late_cancel).assigned_ns, 5);
+      EXPECT_EQ(puppet.next_assign().assigned_ns, assign.assigned_ns);
+      EXPECT_TRUE(std::holds_alternative<model::ControlAttempt>(puppet.next())) << "it is not paused";
+      // Of the former log: it was assigned at another time.
       Assign former = assign;
-      former.term = model::Term(assign.term.value() - 1);
+      former.assigned_ns = 5;
       puppet.report(former, model::Output{.bytes = "old"});
       puppet.report_end(former, AttemptEnd::kSucceeded, "\"old\"");
       EXPECT_TRUE(std::holds_alternative<model::AcknowledgeReport>(puppet.next()));
@@ -236,7 +276,7 @@ TEST(Host, ReportsOfAFormerLog) {
                         EXPECT_EQ(state.at(TaskId(WorkflowId(1), 0)).extra->result, "\"new\"");
                       })
                       .ok());
-      for (const Report& report : running.watcher.reports) EXPECT_EQ(report.term, assign.term);
+      for (const Report& report : running.watcher.reports) EXPECT_EQ(report.assigned_ns, assign.assigned_ns);
       running.stop();
     });
   });
@@ -397,7 +437,7 @@ TEST(Host, AWorkerRegistersAgain) {
       running.wait_registered("w");
       accepted(running.host.execute(fleet::SubmitWorkflow{"1", chain({"a"})}));
       const Assign assign = puppet.next_assign();
-      puppet.hello(1, {assign.id});
+      puppet.hello(1, {{assign.id, assign.assigned_ns}});
       const Assign same = puppet.next_assign();
       EXPECT_EQ(same.id.attempt, AttemptNumber(1));
       puppet.hello(2);
@@ -423,7 +463,7 @@ TEST(Host, AWorkerThatWasGivenUpComesBack) {
       accepted(running.host.execute(fleet::SubmitWorkflow{"1", chain({"a"})}));
       const Assign first = puppet.next_assign();
       ASSERT_TRUE(running.host.execute(fleet::WorkerLost{"w", "not heard"}).ok());
-      puppet.hello(1, {first.id});
+      puppet.hello(1, {{first.id, first.assigned_ns}});
       const model::ToWorker next = puppet.next();
       const auto* stop = std::get_if<model::ControlAttempt>(&next);
       ASSERT_NE(stop, nullptr);
@@ -432,8 +472,11 @@ TEST(Host, AWorkerThatWasGivenUpComesBack) {
       const Assign second = puppet.next_assign();
       EXPECT_EQ(second.id.attempt, AttemptNumber(2));
       // What it holds and should hold is not stopped.
-      puppet.hello(1, {second.id});
+      puppet.hello(1, {{second.id, second.assigned_ns}});
       EXPECT_EQ(puppet.next_assign().id.attempt, AttemptNumber(2));
+      const model::ToWorker resume = puppet.next();
+      ASSERT_TRUE(std::holds_alternative<model::ControlAttempt>(resume));
+      EXPECT_EQ(std::get<model::ControlAttempt>(resume).action, model::AttemptAction::kResume) << "it is not paused";
       puppet.report_end(second, AttemptEnd::kSucceeded);
       running.watcher.wait_ended();
       EXPECT_TRUE(std::holds_alternative<model::AcknowledgeReport>(puppet.next()));
@@ -592,6 +635,67 @@ TEST(Host, TimesAreTheWorkers) {
                         EXPECT_EQ(b.started_ns, b.assigned_ns);
                         EXPECT_GE(b.ended_ns, b.started_ns);
                         EXPECT_LE(b.ended_ns, state.time_ns());
+                      })
+                      .ok());
+      running.stop();
+    });
+  });
+}
+
+// Contract: B-4. A queue takes longer than expected, and a task of higher priority stands behind it: a task that waits
+// there is recalled over the bus, and runs once, at another worker. What the first worker still says about it is late.
+TEST(Host, ARecalledTaskRunsOnceElsewhere) {
+  everywhere([] {
+    ledger::MemoryLedger ledger;
+    bus::LocalBus bus;
+    fiber::with_scope([&](fiber::Nursery& nursery) {
+      Running running(nursery, ledger, bus);
+      Puppet slow(bus, "slow");
+      slow.hello();
+      running.wait_registered("slow");
+      fleet::SetPolicy policy;
+      policy.policy.max_queue_per_worker = 8;
+      ASSERT_TRUE(running.host.execute(policy).ok());
+      model::WorkflowSpec spec = chain({"a"});
+      spec.templates[0].needs.cpu_millis = 4000;  // One at a time.
+      spec.templates[0].expect_ms = 10;
+      spec.stages[0].items.assign(3, "{}");
+      const WorkflowId id = accepted(running.host.execute(fleet::SubmitWorkflow{"1", spec}));
+      const Assign runs = slow.next_assign();
+      const Assign stays = slow.next_assign();
+      const Assign waits = slow.next_assign();
+      EXPECT_EQ(waits.id, (model::AttemptId{TaskId(id, 2), AttemptNumber(1)}));
+      slow.report(runs, model::Started{});
+      spec.stages[0].items.clear();
+      spec.priority = 100;
+      const WorkflowId urgent = accepted(running.host.execute(fleet::SubmitWorkflow{"2", spec}));
+      EXPECT_EQ(slow.next_assign().id.task, TaskId(urgent, 0));
+
+      // The host decides by its own timer that the queue has waited for too long.
+      const model::ToWorker message = slow.next();
+      const auto* recall = std::get_if<model::ControlAttempt>(&message);
+      ASSERT_NE(recall, nullptr);
+      EXPECT_EQ(recall->action, model::AttemptAction::kRecall);
+      EXPECT_EQ(recall->id, waits.id);
+      Puppet other(bus, "other");
+      other.hello();
+      running.wait_registered("other");
+      slow.report_end(waits, AttemptEnd::kPreempted);
+      const Assign again = other.next_assign();
+      EXPECT_EQ(again.id, (model::AttemptId{TaskId(id, 2), AttemptNumber(2)}));
+      slow.report_end(waits, AttemptEnd::kSucceeded, R"("late")");
+      other.report_end(again, AttemptEnd::kSucceeded, R"("once")");
+      slow.report_end(runs, AttemptEnd::kSucceeded);
+      slow.report_end(stays, AttemptEnd::kSucceeded);
+      running.watcher.wait_ended();
+      EXPECT_EQ(running.watcher.outcomes.at(id), Outcome::kSucceeded);
+      ASSERT_TRUE(running.host
+                      .inspect([&](const fleet::State& state) {
+                        const fleet::Task& task = state.at(waits.id.task);
+                        EXPECT_EQ(state.at(task.worker).spec.name, "other");
+                        EXPECT_EQ(task.attempt, AttemptNumber(2)) << "it was sent once more";
+                        EXPECT_EQ(task.spent, 0U) << "a recall spends no attempt";
+                        EXPECT_EQ(task.extra->result, R"("once")");
                       })
                       .ok());
       running.stop();

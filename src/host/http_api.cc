@@ -28,15 +28,21 @@ std::string host_of(std::string_view authority) {
 std::string address_of(std::string_view peer) { return host_of(peer); }
 
 bool role_allows(const Credential& who, Access access) {
+  const bool is_user = who.role == Role::kRead || who.role == Role::kSubmit || who.role == Role::kAdmin;
   switch (access) {
     case Access::kOpen:
-    case Access::kRead:
       return true;
+    case Access::kRead:
+      return is_user;
     case Access::kSubmit:
     case Access::kOwner:  // The handler compares the owner.
-      return who.role >= Role::kSubmit;
+      return is_user && who.role != Role::kRead;
     case Access::kAdmin:
       return who.role == Role::kAdmin;
+    case Access::kWorker:  // The handler compares the name.
+      return who.role == Role::kWorker;
+    case Access::kJoin:
+      return who.role == Role::kJoin;
   }
   return false;
 }
@@ -186,18 +192,38 @@ Result<HttpApi::Allowed> HttpApi::check(const net::HttpRequest& head) {
                                                      "', which does not allow this"};
     }
   }
+  if (route->decides) ROTA_TRY(services_.host.check_leads());
   ROTA_TRY(check_parameters(*route, head));
   ROTA_TRY(check_type(*route, head));
   return allowed;
 }
 
+std::string HttpApi::request_id(const net::HttpRequest& request) {
+  const std::string* given = request.field("x-request-id");
+  const auto is_plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
+           c == '.';
+  };
+  if (given != nullptr && !given->empty() && given->size() <= 64 &&
+      std::all_of(given->begin(), given->end(), is_plain)) {
+    return *given;
+  }
+  // Unique among the requests of this host: the time, and a count.
+  std::array<char, 48> text{};
+  (void)std::snprintf(text.data(), text.size(), "%llx-%llx", static_cast<unsigned long long>(services_.wall_ns()),
+                      static_cast<unsigned long long>(requests_.fetch_add(1)));
+  return text.data();
+}
+
 net::HttpResponse HttpApi::finish(net::HttpResponse response) const {
-  const bool has_index = std::any_of(response.fields.begin(), response.fields.end(),
-                                     [](const net::HttpField& field) { return field.name == "Rota-Index"; });
-  if (!has_index) {
+  const auto has = [&](std::string_view name) {
+    return std::any_of(response.fields.begin(), response.fields.end(),
+                       [&](const net::HttpField& field) { return field.name == name; });
+  };
+  if (!has("Rota-Index")) {
     response.fields.push_back({"Rota-Index", std::to_string(services_.host.follower().index())});
   }
-  response.fields.push_back({"Cache-Control", "no-store"});
+  if (!has("Cache-Control")) response.fields.push_back({"Cache-Control", "no-store"});
   response.fields.push_back({"X-Content-Type-Options", "nosniff"});
   return response;
 }
@@ -215,12 +241,14 @@ net::HttpResponse HttpApi::handle(net::HttpRequest& request) {
   Result<Allowed> allowed = check(request);
   if (!allowed.ok()) return finish(problem_response(allowed.error()));
   HttpCall call{services_, request, allowed->match.route->access == Access::kOpen ? nullptr : &allowed->who,
-                std::move(allowed->match.path)};
+                std::move(allowed->match.path), request_id(request)};
   Result<net::HttpResponse> response = allowed->match.route->handler(call);
   net::HttpResponse finished = finish(response.ok() ? std::move(*response) : problem_response(response.error()));
+  finished.fields.push_back({"X-Request-Id", call.request_id});
   if (call.who != nullptr && request.method != "GET" && request.method != "HEAD") {
-    ROTA_LOG(kInfo, "http request", {"token", call.who->id}, {"user", call.who->user}, {"from", request.peer},
-             {"method", request.method}, {"path", printable(request.path)}, {"status", finished.status});
+    ROTA_LOG(kInfo, "http request", {"request", call.request_id}, {"token", call.who->id}, {"user", call.who->user},
+             {"from", request.peer}, {"method", request.method}, {"path", printable(request.path)},
+             {"status", finished.status});
   }
   return finished;
 }

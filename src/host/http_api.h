@@ -48,10 +48,13 @@ class HttpApi final : public net::HttpHandler {
   [[nodiscard]] bool is_ours(std::string_view authority) const;
   // Adds what every response has.
   net::HttpResponse finish(net::HttpResponse response) const;
+  // The client's X-Request-Id if it is a short word, or a new one.
+  std::string request_id(const net::HttpRequest& request);
 
   HttpServices& services_;
   Tokens& tokens_;
   const std::vector<std::string> hosts_;
+  sync::Atomic<std::uint64_t> requests_{0};
 };
 
 }  // namespace rota::host

@@ -22,6 +22,7 @@
 #include "host/http_routes.h"
 #include "host/http_tokens.h"
 #include "host/log_tail.h"
+#include "host/worker_access.h"
 #include "ledger/ledger.h"
 #include "net/http_server.h"
 #include "net/stream.h"
@@ -35,18 +36,25 @@ inline constexpr std::string_view kAdminTokenFile = "admin.token";  // Likewise.
 
 struct HttpDoorOptions {
   std::string address{};      // "127.0.0.1:7070"; port 0: a free one.
-  std::string certificate{};  // PEM files; both or neither.
+  std::string certificate{};  // PEM files; both or neither. Neither: those of `rota host init`, if it was called.
   std::string key{};
   std::vector<std::string> hosts{};  // More names under which clients reach this host.
   std::string state{};               // The state folder.
+  std::string density{};             // The file of H-3; empty: it is not written.
+  std::string metrics{};             // A file with the metrics as JSON (H-2), written from time to time; empty: none.
   std::string user = "admin";        // Of the token that is made at the first start.
   net::HttpLimits limits{};
   std::function<std::int64_t()> wall_ns{};  // Empty: the system's clock.
+  WorkerGrants grants{};
+  std::string secrets{};  // The folder of the secrets that workers may ask for (base/secret_file.h); empty: none.
 };
 
 // The address, if it may be listened on with these options. InvalidArgument; FailedPrecondition for an address beyond
 // loopback without TLS.
 [[nodiscard]] Result<net::Endpoint> check_http_address(const HttpDoorOptions& options);
+
+// `rota host init` has made a certificate in this state folder: the door then speaks TLS.
+[[nodiscard]] bool has_certificate(const std::string& state);
 
 class HttpDoor {
  public:
@@ -67,7 +75,15 @@ class HttpDoor {
 
  private:
   HttpDoor(Host& host, ledger::Ledger& ledger, const HttpDoorOptions& options, std::vector<std::string> hosts);
+  // From time to time: renews the certificate, and removes identities that have expired.
+  void keep_tidy();
+  void keep_metrics();
+  void write_metrics();
+  void tidy();
 
+  const std::string state_;
+  const std::string metrics_;
+  bool own_certificate_ = false;  // Of `rota host init`.
   Tokens tokens_;
   FailedAttempts failures_;
   LogTail tail_;

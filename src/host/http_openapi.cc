@@ -31,6 +31,10 @@ std::string_view role_of(Access access) {
       return "submit (own workflows), admin";
     case Access::kAdmin:
       return "admin";
+    case Access::kWorker:
+      return "worker (its own identity)";
+    case Access::kJoin:
+      return "join";
   }
   return "";
 }
@@ -125,6 +129,11 @@ void write_schemas(JsonWriter& json) {
   }
   schemas[ProblemView::kSchema] = &write_schema<ProblemView>;
   schemas[PriorityView::kSchema] = &write_schema<PriorityView>;
+  schemas[ReplayRequestView::kSchema] = &write_schema<ReplayRequestView>;
+  schemas[TokenRequestView::kSchema] = &write_schema<TokenRequestView>;
+  schemas[RotateRequestView::kSchema] = &write_schema<RotateRequestView>;
+  schemas[JoinRequestView::kSchema] = &write_schema<JoinRequestView>;
+  schemas[RenewRequestView::kSchema] = &write_schema<RenewRequestView>;
   json.key("schemas").begin_object();
   for (const auto& [name, write] : schemas) {
     json.key(name);
@@ -165,7 +174,9 @@ std::string openapi_json() {
       std::string method(route->method);
       std::transform(method.begin(), method.end(), method.begin(),
                      [](char c) { return static_cast<char>(c - 'A' + 'a'); });
-      json.key(method).begin_object().field("operationId", route->operation).field("summary", route->summary);
+      json.key(method).begin_object().field("operationId", route->operation);
+      // The first sentence, and all of them.
+      json.field("summary", route->summary.substr(0, route->summary.find(". "))).field("description", route->summary);
       json.key("tags").begin_array().value(tag_of(*route)).end_array();
       json.field("x-rota-role", role_of(route->access));
       json.key("security").begin_array();

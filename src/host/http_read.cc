@@ -8,8 +8,10 @@
 #include "fleet/state.h"
 #include "host/follower.h"
 #include "host/http_api.h"
+#include "host/http_reading.h"
 #include "host/http_routes.h"
 #include "host/http_views.h"
+#include "rota/fiber/time.h"
 
 namespace rota::host {
 
@@ -27,13 +29,13 @@ constexpr std::uint64_t kDefaultWaitSeconds = 60;
 // How much one request examines: a filter that matches little returns a short page instead of holding the copy.
 constexpr std::size_t kMostExamined = 100'000;
 constexpr std::size_t kMostTasksOfWorker = 1000;
+constexpr std::size_t kMostCachesOfWorker = 100;
+constexpr std::size_t kMostAhead = 5;  // Tasks that an explanation names.
+// A list of workflows counts the states of this many tasks.
+constexpr std::size_t kMostCounted = 500'000;
 
 std::size_t limit_of(const HttpCall& call) {
   return static_cast<std::size_t>(std::max<std::uint64_t>(call.integer("limit").value_or(kDefaultLimit), 1));
-}
-
-Error no_such(std::string_view kind, std::string_view name) {
-  return Error{ErrorCode::kNotFound, "there is no " + std::string(kind) + " '" + printable(name) + "' here"};
 }
 
 Error bad_cursor() {
@@ -48,37 +50,12 @@ void fill(WorkflowView& view, const Workflow& workflow) {
   view.key = workflow.key;
   view.priority = workflow.priority;
   view.outcome = to_string(workflow.outcome);
+  view.stopped = to_string(workflow.stopped);
   view.submitted = {workflow.submitted_ns};
   view.ended = {workflow.ended_ns};
   view.tasks = workflow.tasks.size();
   view.unfinished = workflow.unfinished;
   view.running = workflow.running;
-}
-
-void count_state(StateCounts& counts, const Task& task) {
-  switch (task.state) {
-    case fleet::TaskState::kQueued:
-      ++counts.queued;
-      break;
-    case fleet::TaskState::kReady:
-      ++counts.ready;
-      break;
-    case fleet::TaskState::kRunning:
-      ++counts.running;
-      break;
-    case fleet::TaskState::kPaused:
-      ++counts.paused;
-      break;
-    case fleet::TaskState::kSucceeded:
-      ++(task.skipped ? counts.skipped : counts.succeeded);
-      break;
-    case fleet::TaskState::kFailed:
-      ++counts.failed;
-      break;
-    case fleet::TaskState::kCancelled:
-      ++counts.cancelled;
-      break;
-  }
 }
 
 TaskView task_view(const State& state, const Workflow& workflow, const Task& task) {
@@ -129,20 +106,20 @@ WorkerView worker_view(const State& state, const Worker& worker) {
     }
   }
   view.seen = {worker.seen_ns};
+  view.cpu_millis = worker.spec.resources.cpu_millis;
+  view.cpu_millis_used = worker.used.cpu_millis;
+  view.memory_bytes = worker.spec.resources.memory_bytes;
+  view.memory_bytes_used = worker.used.memory_bytes;
+  for (std::size_t i = 0; i < std::min(worker.caches.size(), kMostCachesOfWorker); ++i) {
+    view.caches.push_back(worker.caches[i].item);
+  }
   return view;
 }
 
-// Reads the state, and answers with what `look` filled in, or with the error that it returned.
-template <class View, class Look>
-Result<net::HttpResponse> answer(const HttpCall& call, Look look) {
-  View view;
-  Result<void> found;
-  ROTA_TRY_ASSIGN(const std::uint64_t index, read_state(call, [&](const State& state) { found = look(state, view); }));
-  ROTA_TRY(std::move(found));
-  if constexpr (requires { view.next_cursor; }) view.index = index;
-  net::HttpResponse response = json_response(200, to_view_json(view));
-  response.fields.push_back({"Rota-Index", std::to_string(index)});
-  return response;
+}  // namespace
+
+Error no_such(std::string_view kind, std::string_view name) {
+  return Error{ErrorCode::kNotFound, "there is no " + std::string(kind) + " '" + printable(name) + "' here"};
 }
 
 Result<const Task*> find_task(const State& state, const std::string& name) {
@@ -150,6 +127,53 @@ Result<const Task*> find_task(const State& state, const std::string& name) {
   const Task* task = id ? state.find(*id) : nullptr;
   if (task == nullptr) return no_such("task", name);
   return task;
+}
+
+void count_state(StateCounts& counts, const Task& task) {
+  switch (task.state) {
+    case fleet::TaskState::kQueued:
+      ++counts.queued;
+      break;
+    case fleet::TaskState::kReady:
+      ++counts.ready;
+      break;
+    case fleet::TaskState::kRunning:
+      ++counts.running;
+      break;
+    case fleet::TaskState::kPaused:
+      ++counts.paused;
+      break;
+    case fleet::TaskState::kSucceeded:
+      ++(task.skipped ? counts.skipped : counts.succeeded);
+      break;
+    case fleet::TaskState::kFailed:
+      ++counts.failed;
+      break;
+    case fleet::TaskState::kCancelled:
+      ++counts.cancelled;
+      break;
+  }
+}
+
+namespace {
+
+// Returns when the workflow of the path has ended, is unknown, or when `wait` is over.
+Result<void> wait_for_end(const HttpCall& call) {
+  const std::optional<WorkflowId> id = WorkflowId::parse(call.path[0]);
+  const auto until = fiber::now() + std::chrono::seconds(call.integer("wait").value_or(kDefaultWaitSeconds));
+  Follower& follower = call.services.host.follower();
+  for (;;) {
+    bool ended = true;
+    const Result<std::uint64_t> read = follower.read([&](const State& state) {
+      const Workflow* workflow = id ? state.find(*id) : nullptr;
+      ended = workflow == nullptr || workflow->outcome != fleet::Outcome::kRunning;
+    });
+    if (!read.ok()) return Error{ErrorCode::kUnavailable, "the host is stopping"};
+    if (ended || fiber::now() >= until) return {};
+    if (follower.wait_for(*read + 1, until - fiber::now()).code() == ErrorCode::kClosed) {
+      return Error{ErrorCode::kUnavailable, "the host is stopping"};
+    }
+  }
 }
 
 }  // namespace
@@ -176,6 +200,7 @@ Result<std::uint64_t> read_state(const HttpCall& call, const Follower::Look& loo
     }
     return stopping(std::move(error));
   }
+  if (call.text("until")) ROTA_TRY(wait_for_end(call));
   if (const std::optional<std::uint64_t> after = call.integer("wait_index")) {
     const std::chrono::seconds wait(call.integer("wait").value_or(kDefaultWaitSeconds));
     const Result<void> reached = *after == UINT64_MAX ? Result<void>() : follower.wait_for(*after + 1, wait);
@@ -202,6 +227,7 @@ Result<net::HttpResponse> list_workflows(HttpCall& call) {
     const std::optional<std::string> part = call.text("q");
     const std::uint64_t last = state.globals().last_workflow.value();
     std::uint64_t id = cursor ? std::min(last, from.value()) : last;
+    std::size_t counted = 0;
     for (std::size_t examined = 0; id > 0; --id, ++examined) {
       if (page.items.size() == limit_of(call) || examined == kMostExamined) {
         page.next_cursor = WorkflowId(id).to_string();
@@ -212,7 +238,12 @@ Result<net::HttpResponse> list_workflows(HttpCall& call) {
           (user && workflow->spec.user != *user) || (part && workflow->spec.name.find(*part) == std::string::npos)) {
         continue;
       }
-      fill(page.items.emplace_back(), *workflow);
+      WorkflowView& view = page.items.emplace_back();
+      fill(view, *workflow);
+      counted += workflow->tasks.size();
+      view.counted = counted <= kMostCounted;
+      if (!view.counted) continue;
+      for (const Task& task : workflow->tasks) count_state(view.states, task);
     }
     return {};
   });
@@ -224,6 +255,7 @@ Result<net::HttpResponse> get_workflow(HttpCall& call) {
     const Workflow* workflow = id ? state.find(*id) : nullptr;
     if (workflow == nullptr) return no_such("workflow", call.path[0]);
     fill(view, *workflow);
+    view.counted = true;
     for (const Task& task : workflow->tasks) count_state(view.states, task);
     for (std::size_t i = 0; i < workflow->spec.stages.size(); ++i) {
       const model::Stage& stage = workflow->spec.stages[i];
@@ -332,8 +364,14 @@ Result<net::HttpResponse> explain_task(HttpCall& call) {
     // The past is explained as of its record, the present as of now: waits have become longer since the last record.
     const std::int64_t now_ns = call.integer("at") ? 0 : call.services.wall_ns();
     ROTA_TRY_ASSIGN(const fleet::Explanation why, fleet::explain(state, id, assigned, now_ns));
-    view = {why.task.to_string(), why.name, state_name(why.state), std::string(to_string(why.reason)), why.sentence,
-            {why.at_ns},          {}};
+    view = {why.task.to_string(),
+            why.name,
+            state_name(why.state),
+            std::string(to_string(why.reason)),
+            why.sentence,
+            {why.at_ns},
+            {},
+            {}};
     JsonWriter json(view.facts.text);
     json.begin_array();
     for (const fleet::Fact& fact : why.facts) {
@@ -346,6 +384,9 @@ Result<net::HttpResponse> explain_task(HttpCall& call) {
       json.end_object();
     }
     json.end_array();
+    if (why.state == fleet::TaskState::kReady) {
+      for (const TaskId ahead : fleet::ready_order(state, kMostAhead, id)) view.ahead.push_back(ahead.to_string());
+    }
     return {};
   });
 }

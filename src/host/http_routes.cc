@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "base/json_text.h"
+#include "host/http_log.h"
 #include "host/http_views.h"
 
 namespace rota::host {
@@ -31,13 +32,19 @@ const HttpParameter kWait{"wait", In::kQuery, "how long `wait_index` waits at mo
 const HttpParameter kLimit{"limit", In::kQuery, "the most items of the page (100)", Type::kInteger, 1000};
 const HttpParameter kCursor{"cursor", In::kQuery, "next_cursor of the previous page"};
 
+// 30 years: a time in nanoseconds stays within 64 bits.
+constexpr std::uint64_t kMostMicroseconds = 1'000'000'000'000'000;
+
+const HttpParameter kFresh{"fresh_ms", In::kQuery, "accept an answer that is at most so many milliseconds old (0)",
+                           Type::kInteger, 60'000};
+
 std::vector<HttpParameter> reading(std::vector<HttpParameter> own) {
   own.insert(own.end(), {kAt, kWaitIndex, kWait});
   return own;
 }
 
-const std::vector<std::string_view> kWorkflowTypes{"application/yaml", "application/json", "text/yaml",
-                                                   "application/x-yaml", "text/plain"};
+const std::vector<std::string_view> kWorkflowTypes{"application/yaml",   "application/json", "text/yaml",
+                                                   "application/x-yaml", "text/plain",       kSpecType};
 
 HttpRoute control(std::string_view path, std::string_view operation, std::string_view summary,
                   const HttpParameter& what, Access access, Result<net::HttpResponse> (*handler)(HttpCall&)) {
@@ -48,6 +55,7 @@ HttpRoute control(std::string_view path, std::string_view operation, std::string
           .summary = summary,
           .parameters = {what},
           .replies = {json<DoneView>(200, "It is done, and durable.")},
+          .decides = true,
           .errors = {404, 412},
           .handler = handler};
 }
@@ -67,6 +75,7 @@ std::vector<HttpRoute> make_table() {
                                json<SubmittedView>(200,
                                                    "It was accepted before, with the same key and body: "
                                                    "`Idempotency-Replayed: true`.")},
+                   .decides = true,
                    .errors = {413, 415, 422, 429},
                    .handler = &routes::submit_workflow});
   table.push_back({.method = "POST",
@@ -93,14 +102,58 @@ std::vector<HttpRoute> make_table() {
                    .replies = {json<WorkflowPage>(200, "A page of workflows.")},
                    .errors = {404, 410},
                    .handler = &routes::list_workflows});
-  table.push_back({.method = "GET",
-                   .path = "/v1/workflows/{id}",
-                   .operation = "getWorkflow",
-                   .summary = "A workflow, with its stages and the number of its tasks by state.",
-                   .parameters = reading({kWorkflow}),
-                   .replies = {json<WorkflowDetailView>(200, "The workflow.")},
-                   .errors = {404, 410},
-                   .handler = &routes::get_workflow});
+  table.push_back(
+      {.method = "GET",
+       .path = "/v1/workflows/{id}",
+       .operation = "getWorkflow",
+       .summary = "A workflow, with its stages and the number of its tasks by state.",
+       .parameters = reading({kWorkflow,
+                              {.name = "until",
+                               .meaning = "ended: answer when the workflow has ended, or when `wait` is over",
+                               .type = Type::kChoice,
+                               .choices = {"ended"}}}),
+       .replies = {json<WorkflowDetailView>(200, "The workflow.")},
+       .errors = {404, 410},
+       .handler = &routes::get_workflow});
+  table.push_back(
+      {.method = "GET",
+       .path = "/v1/workflows/{id}/graph",
+       .operation = "getGraph",
+       .summary = "The graph of a workflow: its stages with counts by state and times. With level=task, `tasks` "
+                  "has one letter per task: q queued, r ready, a running, p paused, s succeeded, k skipped, "
+                  "f failed, c cancelled.",
+       .parameters =
+           reading({kWorkflow,
+                    kFresh,
+                    {.name = "level", .meaning = "how much", .type = Type::kChoice, .choices = {"stage", "task"}}}),
+       .replies = {json<GraphView>(200, "The graph.")},
+       .errors = {404, 410},
+       .handler = &routes::get_graph});
+  table.push_back(
+      {.method = "GET",
+       .path = "/v1/workflows/{id}/timeline",
+       .operation = "getTimeline",
+       .summary = "When the tasks of a workflow waited and ran: each of them if at most 4,000 are visible, otherwise "
+                  "`px` buckets per lane. States are numbers: the position of the letter in qrapskfc.",
+       .parameters =
+           reading({kWorkflow,
+                    kFresh,
+                    {.name = "from",
+                     .meaning = "begin this many microseconds after the submission (0)",
+                     .type = Type::kInteger,
+                     .most = kMostMicroseconds},
+                    {.name = "to",
+                     .meaning = "end this many microseconds after the submission (now, or when it ended)",
+                     .type = Type::kInteger,
+                     .most = kMostMicroseconds},
+                    {.name = "px", .meaning = "buckets per lane (1000)", .type = Type::kInteger, .most = 4000},
+                    {.name = "lanes",
+                     .meaning = "one lane for each of these",
+                     .type = Type::kChoice,
+                     .choices = {"worker", "stage"}}}),
+       .replies = {json<TimelineView>(200, "The timeline.")},
+       .errors = {404, 410},
+       .handler = &routes::get_timeline});
   table.push_back({.method = "PATCH",
                    .path = "/v1/workflows/{id}",
                    .access = Access::kOwner,
@@ -110,6 +163,7 @@ std::vector<HttpRoute> make_table() {
                    .accepts = {"application/json"},
                    .body_schema = PriorityView::kSchema,
                    .replies = {json<DoneView>(200, "It is done, and durable.")},
+                   .decides = true,
                    .errors = {404, 412, 413, 415},
                    .handler = &routes::set_priority});
   table.push_back({.method = "DELETE",
@@ -119,6 +173,7 @@ std::vector<HttpRoute> make_table() {
                    .summary = "Forget a workflow that has ended, before its retention is over.",
                    .parameters = {kWorkflow},
                    .replies = {json<DoneView>(200, "It is done, and durable.")},
+                   .decides = true,
                    .errors = {404, 412},
                    .handler = &routes::forget_workflow});
   const auto both = [&](std::string_view workflow_path, std::string_view workflow_operation, std::string_view task_path,
@@ -171,6 +226,7 @@ std::vector<HttpRoute> make_table() {
                    .accepts = {"application/json"},
                    .body_schema = PriorityView::kSchema,
                    .replies = {json<DoneView>(200, "It is done, and durable.")},
+                   .decides = true,
                    .errors = {404, 412, 413, 415},
                    .handler = &routes::set_priority});
   table.push_back({.method = "GET",
@@ -189,6 +245,118 @@ std::vector<HttpRoute> make_table() {
                    .replies = {json<ExplanationView>(200, "The reason, as a sentence and as facts.")},
                    .errors = {404, 410},
                    .handler = &routes::explain_task});
+  table.push_back(
+      {.method = "GET",
+       .path = "/v1/tasks/{id}/logs",
+       .operation = "getTaskLogs",
+       .summary = "What the program of a task wrote: a part of it; or, with `follow=1` or `Accept: "
+                  "text/event-stream`, everything until the attempt has ended.",
+       .parameters = reading(
+           {kTask,
+            {.name = "attempt", .meaning = "of this attempt (the latest)", .type = Type::kInteger},
+            {.name = "offset", .meaning = "from this byte on (0)", .type = Type::kInteger},
+            {.name = "bytes", .meaning = "at most so many bytes (1 MiB)", .type = Type::kInteger, .most = 1 << 20},
+            {.name = "tail",
+             .meaning = "the last lines, within the last MiB",
+             .type = Type::kInteger,
+             .most = 1'000'000},
+            {.name = "follow",
+             .meaning = "1: continue until the attempt has ended",
+             .type = Type::kChoice,
+             .choices = {"0", "1"}},
+            {"last-event-id", In::kHeader, "a stream continues at this byte"}}),
+       .replies = {{200, "The text. `Rota-Log-Next` is the next `offset`, `Rota-Log-Size` the size so far.",
+                    "text/plain"},
+                   {200, "Events `output` with {\"text\"} and the offset after it as id; then one `end`.",
+                    "text/event-stream"}},
+       .errors = {404, 410},
+       .handler = &routes::get_task_logs});
+  table.push_back({.method = "GET",
+                   .path = "/v1/decisions",
+                   .operation = "listDecisions",
+                   .summary = "Which task was sent to which worker, and why, the newest first.",
+                   .parameters = reading({kLimit,
+                                          kCursor,
+                                          {.name = "workflow", .meaning = "only about tasks of this workflow"},
+                                          {.name = "worker", .meaning = "only those that chose this worker"}}),
+                   .replies = {json<DecisionPage>(200,
+                                                  "A page of decisions; it may be short, even empty, and still "
+                                                  "have a next one.")},
+                   .errors = {404, 410},
+                   .handler = &routes::list_decisions});
+  table.push_back(
+      {.method = "GET",
+       .path = "/v1/audit",
+       .access = Access::kAdmin,
+       .operation = "listAudit",
+       .summary = "Who changed what: the records that a user asked for, the newest first.",
+       .parameters = reading({kLimit, kCursor, {.name = "user", .meaning = "only what this user asked for"}}),
+       .replies = {json<AuditPage>(200,
+                                   "A page of records; it may be short, even empty, and still have a "
+                                   "next one.")},
+       .errors = {404, 410},
+       .handler = &routes::list_audit});
+  table.push_back(
+      {.method = "GET",
+       .path = "/v1/queue",
+       .operation = "listQueue",
+       .summary = "Tasks that are ready and wait for a place, with the reason, by workflow.",
+       .parameters = reading(
+           {{.name = "limit", .meaning = "the most items of the page (100)", .type = Type::kInteger, .most = 100},
+            kCursor}),
+       .replies = {json<QueuePage>(200, "A page of the queue.")},
+       .errors = {404, 410},
+       .handler = &routes::list_queue});
+  table.push_back({.method = "GET",
+                   .path = "/v1/density",
+                   .operation = "getDensity",
+                   .summary = "Submissions and active workers over time, as in task_worker_density.json.",
+                   .replies = {json<DensityView>(200, "The numbers by bucket of time.")},
+                   .errors = {412},
+                   .handler = &routes::get_density});
+  table.push_back({.method = "GET",
+                   .path = "/v1/tasks/{id}/attempts",
+                   .operation = "listAttempts",
+                   .summary = "The attempts of a task, from the records that are kept.",
+                   .parameters = reading({kTask}),
+                   .replies = {json<AttemptPage>(200, "The attempts, the first one first.")},
+                   .errors = {404, 410},
+                   .handler = &routes::list_attempts});
+  table.push_back({.method = "POST",
+                   .path = "/v1/replays",
+                   .access = Access::kSubmit,
+                   .operation = "replayLog",
+                   .summary =
+                       "What another policy, or another fleet, would have done with the log: {\"policy\": "
+                       "\"mode=static_worker\", \"fleet\": [\"worker=small count=3 cpu_millis=16000\"]}. It is "
+                       "computed beside the host, one at a time, for a log of at most 300,000 records that is kept "
+                       "from the first one on.",
+                   .accepts = {"application/json"},
+                   .body_schema = ReplayRequestView::kSchema,
+                   .replies = {json<ReplayView>(200, "What happened, and what would have happened.")},
+                   .errors = {412, 413, 415, 429},
+                   .handler = &routes::replay});
+  table.push_back(
+      {.method = "GET",
+       .path = "/v1/overview",
+       .operation = "getOverview",
+       .summary = "What the fleet does: tasks by state, how many wait for which reason, and what needs a person.",
+       .parameters = reading({kFresh}),
+       .replies = {json<OverviewView>(200, "The overview.")},
+       .errors = {404, 410},
+       .handler = &routes::get_overview});
+  table.push_back(
+      {.method = "GET",
+       .path = "/v1/history",
+       .operation = "getHistory",
+       .summary = "How many tasks ran, and how many waited for which reason, at moments all over the log.",
+       .parameters =
+           {kFresh,
+            {.name = "workflow", .meaning = "only of this workflow, by stage, from its submission to its end"},
+            {.name = "points", .meaning = "about so many moments (200)", .type = Type::kInteger, .most = 1000}},
+       .replies = {json<HistoryView>(200, "The moments, the first one first.")},
+       .errors = {404, 410},
+       .handler = &routes::get_history});
   table.push_back({.method = "GET",
                    .path = "/v1/workers",
                    .operation = "listWorkers",
@@ -228,12 +396,158 @@ std::vector<HttpRoute> make_table() {
                        .meaning = "the first record (JSON: the oldest; streams: the next new one)",
                        .type = Type::kInteger},
                       {"last-event-id", In::kHeader, "a stream continues after this record"},
-                      kLimit},
+                      kLimit,
+                      {.name = "only",
+                       .meaning =
+                           "of a stream: `index` sends the index of the newest record, at most five times a second, "
+                           "instead of the records",
+                       .type = Type::kChoice,
+                       .choices = {"records", "index"}}},
        .replies = {json<EventPage>(200, "A page of records; `next_cursor` is the next `from`."),
                    {200, "The stream. A comment or an empty line is sent every 15 s.", "text/event-stream"},
                    {200, "The stream.", "application/x-ndjson"}},
        .errors = {404, 410},
        .handler = &routes::events});
+  table.push_back(
+      {.method = "GET",
+       .path = "/v1/log",
+       .operation = "getLog",
+       .summary = "Records of the log in their binary form, for the same release of rota: each with its "
+                  "length before it, 4 bytes, the highest first. `rota status URL` reads it.",
+       .parameters = {{.name = "from", .meaning = "the first record (1)", .type = Type::kInteger},
+                      {.name = "limit", .meaning = "at most so many", .type = Type::kInteger, .most = 10'000},
+                      {.name = "wait",
+                       .meaning = "if there is none yet, wait for one, in seconds (0)",
+                       .type = Type::kInteger,
+                       .most = 60}},
+       .replies = {{200, "Records; none if there are none yet.", kLogType}},
+       .errors = {410},
+       .handler = &routes::get_log});
+  table.push_back({.method = "GET",
+                   .path = "/v1/log/snapshot",
+                   .operation = "getSnapshot",
+                   .summary = "The latest snapshot, for the same release of rota. `Rota-Index` is the last record that "
+                              "it includes.",
+                   .replies = {{200, "The snapshot.", kLogType}},
+                   .errors = {404},
+                   .handler = &routes::get_snapshot});
+  table.push_back({.method = "GET",
+                   .path = "/v1/tokens",
+                   .access = Access::kAdmin,
+                   .operation = "listTokens",
+                   .summary = "The tokens, without their secrets.",
+                   .replies = {json<TokenPage>(200, "All tokens.")},
+                   .handler = &routes::list_tokens});
+  table.push_back({.method = "POST",
+                   .path = "/v1/tokens",
+                   .access = Access::kAdmin,
+                   .operation = "makeToken",
+                   .summary = "Make a token. The response is the only place where its secret is shown.",
+                   .accepts = {"application/json"},
+                   .body_schema = TokenRequestView::kSchema,
+                   .replies = {json<NewTokenView>(201, "The token.")},
+                   .errors = {409, 413, 415},
+                   .handler = &routes::make_token});
+  table.push_back({.method = "POST",
+                   .path = "/v1/tokens/{name}/rotate",
+                   .access = Access::kAdmin,
+                   .operation = "rotateToken",
+                   .summary = "Give a token a new secret. The old one stays valid for `keep_sec` seconds.",
+                   .parameters = {{"name", In::kPath, "the token's name"}},
+                   .accepts = {"application/json"},
+                   .body_schema = RotateRequestView::kSchema,
+                   .replies = {json<NewTokenView>(200, "The token with its new secret.")},
+                   .errors = {404, 413, 415},
+                   .handler = &routes::rotate_token});
+  table.push_back({.method = "POST",
+                   .path = "/v1/workers/join",
+                   .access = Access::kJoin,
+                   .operation = "joinWorker",
+                   .summary = "Exchange a join token for the identity of a worker, and for its account at Redis.",
+                   .accepts = {"application/json"},
+                   .body_schema = JoinRequestView::kSchema,
+                   .replies = {json<WorkerAccessView>(200, "What the worker needs; shown once.")},
+                   .errors = {412, 413, 415},
+                   .handler = &routes::join_worker});
+  table.push_back({.method = "POST",
+                   .path = "/v1/workers/{name}/renew",
+                   .access = Access::kWorker,
+                   .operation = "renewWorker",
+                   .summary = "Renew the identity of a worker, before it expires.",
+                   .parameters = {kWorker},
+                   .accepts = {"application/json"},
+                   .body_schema = RenewRequestView::kSchema,
+                   .replies = {json<WorkerAccessView>(200,
+                                                      "The next identity. Without `redis`, the account at Redis "
+                                                      "stays as it is and its members are empty.")},
+                   .errors = {412, 413, 415},
+                   .handler = &routes::renew_worker});
+  table.push_back({.method = "GET",
+                   .path = "/v1/secrets/{name}",
+                   .access = Access::kWorker,
+                   .operation = "getSecret",
+                   .summary = "The value of a secret, for the worker that now holds a task which names the secret.",
+                   .parameters = {{"name", In::kPath, "the secret's name"},
+                                  {.name = "task", .meaning = "the task that the worker holds, like wf-1.0"},
+                                  {.name = "attempt", .meaning = "its attempt", .type = Type::kInteger},
+                                  {.name = "version", .meaning = "the version that the task names; none: the current"}},
+                   .replies = {{200, "The value, byte by byte.", "application/octet-stream"}},
+                   .errors = {404, 412},
+                   .handler = &routes::get_secret});
+  table.push_back({.method = "DELETE",
+                   .path = "/v1/tokens/{name}",
+                   .access = Access::kAdmin,
+                   .operation = "revokeToken",
+                   .summary = "Revoke a token: the next request with it is refused.",
+                   .parameters = {{"name", In::kPath, "the token's name"}},
+                   .replies = {json<DoneView>(200, "It is revoked.")},
+                   .errors = {404},
+                   .handler = &routes::delete_token});
+  table.push_back({.method = "GET",
+                   .path = "/v1/schedules",
+                   .operation = "listSchedules",
+                   .summary = "The schedules, with the next times at which they are due.",
+                   .parameters = reading({}),
+                   .replies = {json<SchedulePage>(200, "All schedules, by name.")},
+                   .errors = {404},
+                   .handler = &routes::list_schedules});
+  table.push_back({.method = "POST",
+                   .path = "/v1/schedules",
+                   .access = Access::kSubmit,
+                   .operation = "setSchedule",
+                   .summary = "Submit the workflow in the body again and again. A schedule with this name is replaced.",
+                   .parameters = {{.name = "name", .meaning = "the name of the schedule (the workflow's)"},
+                                  {.name = "cron",
+                                   .meaning = "minute, hour, day of month, month and day of week, like 0 3 * * *, or "
+                                              "@daily"},
+                                  {.name = "tz", .meaning = "the time zone, like Europe/Berlin (UTC)"},
+                                  {.name = "missed",
+                                   .meaning = "what is done with times that pass while the host is down (last)",
+                                   .type = Type::kChoice,
+                                   .choices = {"skip", "last", "all"}},
+                                  {.name = "overlap",
+                                   .meaning = "what is done while a workflow of an earlier time still runs (skip)",
+                                   .type = Type::kChoice,
+                                   .choices = {"allow", "skip", "queue", "replace"}}},
+                   .accepts = kWorkflowTypes,
+                   .replies = {json<ScheduleView>(201, "The schedule, durable.")},
+                   .errors = {413, 415, 429},
+                   .handler = &routes::set_schedule});
+  const HttpParameter schedule{"name", In::kPath, "the name of the schedule"};
+  table.push_back(control("/v1/schedules/{name}/pause", "pauseSchedule",
+                          "Pause a schedule: times that pass are left out.", schedule, Access::kOwner,
+                          &routes::pause_schedule));
+  table.push_back(control("/v1/schedules/{name}/resume", "resumeSchedule", "Resume a paused schedule.", schedule,
+                          Access::kOwner, &routes::resume_schedule));
+  table.push_back({.method = "DELETE",
+                   .path = "/v1/schedules/{name}",
+                   .access = Access::kOwner,
+                   .operation = "removeSchedule",
+                   .summary = "Remove a schedule. Workflows that it has started continue.",
+                   .parameters = {schedule},
+                   .replies = {json<DoneView>(200, "It is removed, and durable.")},
+                   .errors = {404},
+                   .handler = &routes::remove_schedule});
   table.push_back({.method = "GET",
                    .path = "/v1/version",
                    .operation = "getVersion",
@@ -260,6 +574,22 @@ std::vector<HttpRoute> make_table() {
                    .summary = "The host has read its log and accepts work.",
                    .replies = {json<HealthView>(200, "It does.")},
                    .handler = &routes::ready});
+  table.push_back({.method = "GET",
+                   .path = "/",
+                   .access = Access::kOpen,
+                   .operation = "getPage",
+                   .summary = "The dashboard. It asks for a token, and sends it with every request for data.",
+                   .replies = {{200, "The page.", "text/html"}},
+                   .handler = &routes::page});
+  table.push_back({.method = "GET",
+                   .path = "/page/{file}",
+                   .access = Access::kOpen,
+                   .operation = "getPageFile",
+                   .summary = "A file of the dashboard.",
+                   .parameters = {{"file", In::kPath, "its name, for example app.js"}},
+                   .replies = {{200, "The file.", "text/javascript"}, {200, "The file.", "text/css"}},
+                   .errors = {404},
+                   .handler = &routes::page_file});
   table.push_back({.method = "GET",
                    .path = "/openapi.json",
                    .operation = "getSpecification",

@@ -2,7 +2,9 @@
 // docs/api.md and the tests are derived (H-1).
 //
 // A route that is in the table works; what does not exist yet is not in it. Handlers are in http_read.cc (lists and
-// single objects), http_write.cc (submissions and control) and http_stream.cc (events, metrics, probes).
+// single objects), http_overview.cc and http_run.cc (pictures), http_log.cc (the log, output of tasks), http_past.cc
+// (decisions, queue, density), http_write.cc (submissions and control), http_admin.cc (tokens), http_secrets.cc,
+// http_schedules.cc, http_stream.cc (events, metrics, probes) and http_page.cc (the dashboard).
 //
 // Thread safety: the table is constant; handlers are called by many tasks at the same time.
 #pragma once
@@ -17,11 +19,16 @@
 
 #include "base/json_writer.h"
 #include "base/sync.h"
+#include "host/history.h"
 #include "host/host.h"
 #include "host/http_tokens.h"
 #include "host/log_tail.h"
+#include "host/read_cache.h"
+#include "host/worker_access.h"
+#include "ledger/ledger.h"
 #include "net/http.h"
 #include "net/http_server.h"
+#include "rota/fiber/sync.h"
 #include "rota/graph/task.h"
 #include "rota/result.h"
 
@@ -33,6 +40,8 @@ enum class Access : std::uint8_t {
   kSubmit,  // submit and admin.
   kOwner,   // admin; submit for workflows of the token's user.
   kAdmin,
+  kWorker,  // The identity of the worker that the path names.
+  kJoin,    // A join token.
 };
 
 struct HttpParameter {
@@ -58,10 +67,22 @@ struct HttpReply {
 struct HttpServices {
   Host& host;
   LogTail& tail;
+  ledger::Ledger& ledger;
+  std::string logs;       // The folder with the output of tasks.
+  std::string density;    // The file of H-3; empty: it is not written.
+  std::string tokens;     // The file of the tokens.
+  std::string ca_sha256;  // Of the CA that join tokens name; empty: none.
+  std::string secrets;    // The folder of the secrets that workers may ask for; empty: none.
+  WorkerGrants grants;
   std::function<std::int64_t()> wall_ns;  // For tokens and explanations.
   std::function<net::HttpStats()> stats;  // Of the server.
   FailedAttempts& failures;
-  sync::Atomic<bool> refusing{false};  // The host is stopping: no more submissions.
+  sync::Atomic<bool> refusing{false};   // The host is stopping: no more submissions.
+  sync::Atomic<bool> replaying{false};  // One replay at a time.
+  ReadCache reads{};                    // For answer_shared().
+  History history{};                    // For get_history().
+  fiber::Semaphore large_reads{4};      // Pages of the log and snapshots in memory at the same time.
+  fiber::Mutex granting{};              // One worker joins at a time.
 };
 
 struct HttpCall {
@@ -69,6 +90,7 @@ struct HttpCall {
   const net::HttpRequest& request;
   const Credential* who = nullptr;  // Null for an open route.
   std::vector<std::string> path{};  // The values of {...} in the path, in order.
+  std::string request_id{};         // Of the client, or one of ours; the response has it as X-Request-Id.
 
   // The value of a query parameter, or nothing. The table has checked it.
   [[nodiscard]] std::optional<std::string> text(std::string_view name) const;
@@ -85,6 +107,7 @@ struct HttpRoute {
   std::vector<std::string_view> accepts{};  // Types of the request's body; empty: no body.
   std::string_view body_schema{};           // The schema of a JSON body, if it has one.
   std::vector<HttpReply> replies{};
+  bool decides = false;       // Asks the brain for a decision, which only the leader of several hosts makes.
   std::vector<int> errors{};  // Statuses beside 400, 401, 403 and 503, which every route may answer.
   Result<net::HttpResponse> (*handler)(HttpCall& call) = nullptr;
 };
@@ -130,6 +153,31 @@ Result<net::HttpResponse> get_result(HttpCall& call);
 Result<net::HttpResponse> explain_task(HttpCall& call);
 Result<net::HttpResponse> list_workers(HttpCall& call);
 Result<net::HttpResponse> get_worker(HttpCall& call);
+Result<net::HttpResponse> get_overview(HttpCall& call);
+Result<net::HttpResponse> get_history(HttpCall& call);
+Result<net::HttpResponse> replay(HttpCall& call);
+Result<net::HttpResponse> get_graph(HttpCall& call);
+Result<net::HttpResponse> get_timeline(HttpCall& call);
+Result<net::HttpResponse> list_attempts(HttpCall& call);
+Result<net::HttpResponse> page(HttpCall& call);
+Result<net::HttpResponse> page_file(HttpCall& call);
+
+Result<net::HttpResponse> get_log(HttpCall& call);
+Result<net::HttpResponse> get_snapshot(HttpCall& call);
+Result<net::HttpResponse> get_task_logs(HttpCall& call);
+
+Result<net::HttpResponse> list_audit(HttpCall& call);
+Result<net::HttpResponse> list_decisions(HttpCall& call);
+Result<net::HttpResponse> list_queue(HttpCall& call);
+Result<net::HttpResponse> get_density(HttpCall& call);
+
+Result<net::HttpResponse> list_tokens(HttpCall& call);
+Result<net::HttpResponse> make_token(HttpCall& call);
+Result<net::HttpResponse> delete_token(HttpCall& call);
+Result<net::HttpResponse> rotate_token(HttpCall& call);
+Result<net::HttpResponse> join_worker(HttpCall& call);
+Result<net::HttpResponse> renew_worker(HttpCall& call);
+Result<net::HttpResponse> get_secret(HttpCall& call);
 
 Result<net::HttpResponse> submit_workflow(HttpCall& call);
 Result<net::HttpResponse> validate_workflow(HttpCall& call);
@@ -143,6 +191,12 @@ Result<net::HttpResponse> drain_worker(HttpCall& call);
 Result<net::HttpResponse> enable_worker(HttpCall& call);
 Result<net::HttpResponse> disable_worker(HttpCall& call);
 Result<net::HttpResponse> elastic_worker(HttpCall& call);
+
+Result<net::HttpResponse> list_schedules(HttpCall& call);
+Result<net::HttpResponse> set_schedule(HttpCall& call);
+Result<net::HttpResponse> pause_schedule(HttpCall& call);
+Result<net::HttpResponse> resume_schedule(HttpCall& call);
+Result<net::HttpResponse> remove_schedule(HttpCall& call);
 
 Result<net::HttpResponse> events(HttpCall& call);
 Result<net::HttpResponse> metrics(HttpCall& call);

@@ -80,9 +80,13 @@ struct HttpWorld {
         puppet->hello();
         running->wait_registered("w");
         ASSERT_TRUE(running->host.follower().wait_for(running->host.durable_index(), 10s).ok());
-        Result<std::unique_ptr<HttpDoor>> opened = HttpDoor::open(
-            running->host, *ledger, sim.node("h"),
-            {.address = "127.0.0.1:70", .state = folder.path, .limits = limits, .wall_ns = [] { return kWall; }});
+        Result<std::unique_ptr<HttpDoor>> opened = HttpDoor::open(running->host, *ledger, sim.node("h"),
+                                                                  {.address = "127.0.0.1:70",
+                                                                   .state = folder.path,
+                                                                   .limits = limits,
+                                                                   .wall_ns = [] { return kWall; },
+                                                                   .grants = grants,
+                                                                   .secrets = secrets});
         ASSERT_TRUE(opened.ok()) << opened.error().to_string();
         door = std::move(*opened);
         fiber::Task<void> serving = nursery.spawn([this] { door->run(); });
@@ -134,6 +138,8 @@ struct HttpWorld {
   StateFolder folder;
   net::SimNetwork sim{net::SimNetworkOptions{}};
   net::HttpLimits limits{};
+  WorkerGrants grants{};
+  std::string secrets{};  // A folder.
   ledger::MemoryLedger memory;
   ledger::Ledger* ledger = &memory;
   bus::LocalBus bus;

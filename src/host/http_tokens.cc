@@ -70,6 +70,17 @@ bool is_word(std::string_view text) {
   });
 }
 
+// The name of a worker as escape_name() writes it; for a join token also with '*'.
+bool is_name(std::string_view text, bool pattern) {
+  return !text.empty() && text.size() <= 3 * 255 && std::all_of(text.begin(), text.end(), [&](char c) {
+    return is_word({&c, 1}) || c == '_' || c == '%' || (pattern && c == '*');
+  });
+}
+
+bool is_user(std::string_view text, Role role) {
+  return role == Role::kWorker || role == Role::kJoin ? is_name(text, role == Role::kJoin) : is_word(text);
+}
+
 std::vector<std::string_view> words_of(std::string_view line) {
   std::vector<std::string_view> words;
   while (!line.empty()) {
@@ -83,14 +94,17 @@ std::vector<std::string_view> words_of(std::string_view line) {
 Result<Credential> parse_line(std::string_view line) {
   const auto wrong = [](std::string_view what) { return Error{ErrorCode::kParseError, std::string(what)}; };
   const std::vector<std::string_view> words = words_of(line);
-  if (words.size() != 5) return wrong("a line has five words: id, role, user, expires, sha256");
+  if (words.size() != 5 && words.size() != 7) {
+    return wrong(
+        "a line has five words: id, role, user, expires, sha256; or seven: also the former sha256 and its end");
+  }
   Credential credential;
-  if (!is_word(words[0]) || !is_word(words[2])) return wrong("the id or the user is not a word");
-  credential.id = words[0];
-  credential.user = words[2];
   const std::optional<Role> role = model::parse_name<Role>(words[1]);
   if (!role) return wrong("the role is none of " + model::all_names<Role>());
   credential.role = *role;
+  if (!is_word(words[0]) || !is_user(words[2], *role)) return wrong("the id or the user is not a word");
+  credential.id = words[0];
+  credential.user = words[2];
   if (words[3] != "-") {
     const auto [end, error] = std::from_chars(words[3].data(), words[3].data() + words[3].size(), credential.expires_s);
     if (error != std::errc() || end != words[3].data() + words[3].size() || credential.expires_s <= 0) {
@@ -98,13 +112,25 @@ Result<Credential> parse_line(std::string_view line) {
     }
   }
   if (!unhex(words[4], credential.digest)) return wrong("the hash does not have 64 hexadecimal digits");
+  if (words.size() == 7) {
+    const auto [end, error] =
+        std::from_chars(words[6].data(), words[6].data() + words[6].size(), credential.former_until_s);
+    if (!unhex(words[5], credential.former) || error != std::errc() || end != words[6].data() + words[6].size()) {
+      return wrong("the former secret is not a hash and a number of seconds");
+    }
+  }
   return credential;
 }
 
 std::string to_line(const Credential& credential) {
   std::string line = credential.id + " " + std::string(to_string(credential.role)) + " " + credential.user + " ";
   line += credential.expires_s == 0 ? "-" : std::to_string(credential.expires_s);
-  return line + " " + hex(credential.digest.data(), credential.digest.size()) + "\n";
+  line += " " + hex(credential.digest.data(), credential.digest.size());
+  if (credential.former_until_s != 0) {
+    line +=
+        " " + hex(credential.former.data(), credential.former.size()) + " " + std::to_string(credential.former_until_s);
+  }
+  return line + "\n";
 }
 
 Result<std::vector<Credential>> parse_all(const std::string& path, std::string_view text) {
@@ -175,6 +201,30 @@ Result<void> edit_file(const std::string& path, const Change& change) {
   return replace_file(path, content);
 }
 
+// Draws a secret, sets the hash, and returns the token.
+Result<std::string> draw_secret(Credential& credential) {
+  std::array<unsigned char, kSecretBytes> secret{};
+  std::size_t filled = 0;
+  while (filled < secret.size()) {
+    const ssize_t count = ::getrandom(secret.data() + filled, secret.size() - filled, 0);
+    if (count < 0 && errno != EINTR) return os_error(errno, "getrandom");
+    if (count > 0) filled += static_cast<std::size_t>(count);
+  }
+  std::string token(kPrefix);
+  token.append(credential.id).append("_").append(hex(secret.data(), secret.size()));
+  credential.digest = sha256(token);
+  return token;
+}
+
+Result<void> check_credential(const Credential& credential) {
+  if (!is_word(credential.id) || !is_user(credential.user, credential.role)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "the name of a token and its user are words of 1 to 32 letters, digits, '-' and '.'; found '" +
+                     printable(credential.id) + "' and '" + printable(credential.user) + "'"};
+  }
+  return {};
+}
+
 }  // namespace
 
 Sha256 sha256(std::string_view bytes) {
@@ -201,21 +251,8 @@ Result<std::vector<Credential>> read_tokens(const std::string& path) {
 }
 
 Result<std::string> create_token(const std::string& path, Credential credential) {
-  if (!is_word(credential.id) || !is_word(credential.user)) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "the name of a token and its user are words of 1 to 32 letters, digits, '-' and '.'; found '" +
-                     printable(credential.id) + "' and '" + printable(credential.user) + "'"};
-  }
-  std::array<unsigned char, kSecretBytes> secret{};
-  std::size_t filled = 0;
-  while (filled < secret.size()) {
-    const ssize_t count = ::getrandom(secret.data() + filled, secret.size() - filled, 0);
-    if (count < 0 && errno != EINTR) return os_error(errno, "getrandom");
-    if (count > 0) filled += static_cast<std::size_t>(count);
-  }
-  std::string token(kPrefix);
-  token.append(credential.id).append("_").append(hex(secret.data(), secret.size()));
-  credential.digest = sha256(token);
+  ROTA_TRY(check_credential(credential));
+  ROTA_TRY_ASSIGN(std::string token, draw_secret(credential));
   ROTA_TRY(edit_file(path, [&](std::vector<Credential>& list) -> Result<void> {
     for (const Credential& known : list) {
       if (known.id == credential.id) {
@@ -224,6 +261,37 @@ Result<std::string> create_token(const std::string& path, Credential credential)
       }
     }
     list.push_back(credential);
+    return {};
+  }));
+  return token;
+}
+
+Result<std::string> replace_token(const std::string& path, Credential credential, std::int64_t former_until_s) {
+  ROTA_TRY(check_credential(credential));
+  ROTA_TRY_ASSIGN(std::string token, draw_secret(credential));
+  ROTA_TRY(edit_file(path, [&](std::vector<Credential>& list) -> Result<void> {
+    const auto known =
+        std::find_if(list.begin(), list.end(), [&](const Credential& each) { return each.id == credential.id; });
+    if (known == list.end()) {
+      list.push_back(credential);
+      return {};
+    }
+    credential.former = known->digest;
+    credential.former_until_s = former_until_s;
+    *known = credential;
+    return {};
+  }));
+  return token;
+}
+
+Result<std::string> rotate_token(const std::string& path, std::string_view id, std::int64_t former_until_s) {
+  std::string token;
+  ROTA_TRY(edit_file(path, [&](std::vector<Credential>& list) -> Result<void> {
+    const auto known = std::find_if(list.begin(), list.end(), [&](const Credential& each) { return each.id == id; });
+    if (known == list.end()) return Error{ErrorCode::kNotFound, "there is no token '" + printable(id) + "'"};
+    known->former = known->digest;
+    known->former_until_s = former_until_s;
+    ROTA_TRY_ASSIGN(token, draw_secret(*known));
     return {};
   }));
   return token;
@@ -268,10 +336,14 @@ Result<Credential> Tokens::authenticate(std::string_view token, std::int64_t now
   id = id.substr(0, id.find('_'));
   const sync::MutexLock lock(mutex_);
   const auto found = std::find_if(list_.begin(), list_.end(), [&](const Credential& known) { return known.id == id; });
-  static const Sha256 kNobody{};
+  static const Credential kNoCredential{};
   const bool known = found != list_.end();
-  const bool equal = CRYPTO_memcmp(known ? found->digest.data() : kNobody.data(), digest.data(), digest.size()) == 0;
-  if (!known || !equal || (found->expires_s != 0 && found->expires_s <= now_s)) return refused;
+  const Credential& compared = known ? *found : kNoCredential;
+  const bool equal = CRYPTO_memcmp(compared.digest.data(), digest.data(), digest.size()) == 0;
+  const bool former = CRYPTO_memcmp(compared.former.data(), digest.data(), digest.size()) == 0;
+  if (!known || !(equal || (former && compared.former_until_s > now_s)) ||
+      (found->expires_s != 0 && found->expires_s <= now_s))
+    return refused;
   return *found;
 }
 

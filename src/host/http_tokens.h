@@ -1,10 +1,14 @@
 // Tokens: who may use the HTTP interface, and for what (H-5).
 //
 //   rota_<id>_<64 hexadecimal digits>        the token, which its owner keeps; 256 random bits
-//   <id> <role> <user> <expires> <sha256>    its line in the file; the file has no secret
+//   <id> <role> <user> <expires> <sha256> [<sha256> <until>]
+//                                            its line in the file; the file has no secret
 //
-// `expires` is in seconds since the epoch, or "-". A role includes the ones before it: read, submit, admin. With the
-// role submit a user controls the workflows of their own name; an admin controls everything.
+// `expires` is in seconds since the epoch, or "-". After a rotation the hash of the former secret follows, which is
+// valid until then. Of the roles read, submit and admin, each includes the ones before it. With the role submit a user
+// controls the workflows of their own name; an admin controls everything. The role join allows a worker to join whose
+// name matches the pattern in the place of the user; the role worker is the identity of the worker that is named there
+// (worker_access.h). Both allow nothing else.
 //
 // The file belongs to the user who runs the host and has mode 0600; any other mode is refused, because whoever can
 // write the file is an administrator. It is replaced as a whole (a new file is renamed), under a lock, so that the host
@@ -27,8 +31,8 @@
 
 namespace rota::host {
 
-enum class Role : std::uint8_t { kRead, kSubmit, kAdmin };
-ROTA_ENUM_NAMES(Role, kAdmin, "read", "submit", "admin")
+enum class Role : std::uint8_t { kRead, kSubmit, kAdmin, kWorker, kJoin };
+ROTA_ENUM_NAMES(Role, kJoin, "read", "submit", "admin", "worker", "join")
 
 using Sha256 = std::array<unsigned char, 32>;
 [[nodiscard]] Sha256 sha256(std::string_view bytes);
@@ -39,6 +43,8 @@ struct Credential {
   std::string user{};
   std::int64_t expires_s = 0;  // 0: never.
   Sha256 digest{};             // Of the whole token.
+  Sha256 former{};             // Of the token before the last rotation.
+  std::int64_t former_until_s = 0;
 };
 
 // All of the file's. NotFound; PermissionDenied for another owner or mode; ParseError with the line.
@@ -47,6 +53,12 @@ struct Credential {
 // AlreadyExists if there is one with this id; InvalidArgument for an id or user that is not a word of at most 32
 // letters, digits, '-' and '.'.
 [[nodiscard]] Result<std::string> create_token(const std::string& path, Credential credential);
+// The same, in the place of one with this id if there is one, whose secret stays valid until `former_until_s`.
+[[nodiscard]] Result<std::string> replace_token(const std::string& path, Credential credential,
+                                                std::int64_t former_until_s);
+// A new secret for the token with this id. NotFound.
+[[nodiscard]] Result<std::string> rotate_token(const std::string& path, std::string_view id,
+                                               std::int64_t former_until_s);
 // NotFound.
 [[nodiscard]] Result<void> revoke_token(const std::string& path, std::string_view id);
 

@@ -45,22 +45,6 @@ struct StageView {
   ROTA_FIELDS(name, needs, tasks, unfinished)
 };
 
-struct WorkflowView {
-  static constexpr std::string_view kSchema = "Workflow";
-  std::string id{};
-  std::string name{};
-  std::string user{};
-  std::string key{};
-  std::int64_t priority = 0;
-  std::string outcome{};
-  Time submitted{};
-  Time ended{};
-  std::uint64_t tasks = 0;
-  std::uint64_t unfinished = 0;
-  std::uint64_t running = 0;
-  ROTA_FIELDS(id, name, user, key, priority, outcome, submitted, ended, tasks, unfinished, running)
-};
-
 struct StateCounts {
   std::uint64_t queued = 0;
   std::uint64_t ready = 0;
@@ -73,11 +57,167 @@ struct StateCounts {
   ROTA_FIELDS(queued, ready, running, paused, succeeded, skipped, failed, cancelled)
 };
 
+struct WorkflowView {
+  static constexpr std::string_view kSchema = "Workflow";
+  std::string id{};
+  std::string name{};
+  std::string user{};
+  std::string key{};
+  std::int64_t priority = 0;
+  std::string outcome{};
+  std::string stopped{};  // Why it ended early: "cancel", "deadline" or "fail_fast"; otherwise "none".
+  Time submitted{};
+  Time ended{};
+  std::uint64_t tasks = 0;
+  std::uint64_t unfinished = 0;
+  std::uint64_t running = 0;
+  StateCounts states{};  // Of its tasks.
+  bool counted = false;  // False: `states` is not filled in, because the page has too many tasks.
+  ROTA_FIELDS(id, name, user, key, priority, outcome, stopped, submitted, ended, tasks, unfinished, running, states,
+              counted)
+};
+
 struct WorkflowDetailView : WorkflowView {
   static constexpr std::string_view kSchema = "WorkflowDetail";
-  StateCounts states{};
   std::vector<StageView> stages{};
-  ROTA_FIELDS_WITH_BASE(WorkflowView, states, stages)
+  ROTA_FIELDS_WITH_BASE(WorkflowView, stages)
+};
+
+// A stage in the graph of a workflow.
+struct GraphStageView {
+  std::string name{};
+  std::vector<std::uint64_t> needs{};  // Positions in `stages`.
+  std::uint64_t first = 0;             // Its first task is wf-1.<first>;
+  std::uint64_t more = 0;              // its other tasks are numbered from here on: wf-1.<more> ...
+  std::uint64_t tasks = 0;
+  StateCounts states{};
+  Time ready{};                        // The first of its tasks became ready.
+  Time started{};                      // The first of its tasks started.
+  Time ended{};                        // The last of its tasks ended; null until all have.
+  std::uint64_t last = 0;              // The task that ended last, or that is running for the longest time.
+  std::uint64_t run_microseconds = 0;  // The longest run of one of its tasks.
+  ROTA_FIELDS(name, needs, first, more, tasks, states, ready, started, ended, last, run_microseconds)
+};
+
+struct GraphView {
+  static constexpr std::string_view kSchema = "Graph";
+  std::string id{};
+  std::string name{};
+  std::string outcome{};
+  Time submitted{};
+  Time ended{};
+  Time time{};  // Of the state that this is about.
+  std::vector<GraphStageView> stages{};
+  std::string tasks{};  // level=task: one letter per task, by its number.
+  ROTA_FIELDS(id, name, outcome, submitted, ended, time, stages, tasks)
+};
+
+// One row of a timeline. `busy` and `waiting` are flat lists of triples: the number of the bucket, the mean number of
+// tasks in it in thousandths, and the code of the state that most needs attention.
+struct TimelineLaneView {
+  std::string name{};
+  std::uint64_t tasks = 0;
+  std::vector<std::int64_t> busy{};
+  std::vector<std::int64_t> waiting{};
+  ROTA_FIELDS(name, tasks, busy, waiting)
+};
+
+struct TimelineView {
+  static constexpr std::string_view kSchema = "Timeline";
+  std::string id{};
+  Time from{};
+  Time to{};
+  Time time{};  // Of the state that this is about.
+  std::uint64_t px = 0;
+  std::vector<TimelineLaneView> lanes{};
+  // If few tasks are visible: each of them as a list: task, lane, attempt, state, and the microseconds after `from` at
+  // which it became ready, was assigned, started, and ended. Otherwise empty: the lanes have the buckets.
+  std::vector<std::vector<std::int64_t>> spans{};
+  ROTA_FIELDS(id, from, to, time, px, lanes, spans)
+};
+
+struct AttemptView {
+  std::uint64_t attempt = 0;
+  std::string worker{};
+  Time assigned{};
+  Time started{};
+  Time ended{};
+  std::string end{};  // "succeeded", "failed", "worker_lost", ...; empty: it has not ended.
+  std::string message{};
+  std::uint64_t assigned_in = 0;  // The records of its assignment and of its end.
+  std::uint64_t ended_in = 0;
+  ROTA_FIELDS(attempt, worker, assigned, started, ended, end, message, assigned_in, ended_in)
+};
+struct AttemptPage {
+  static constexpr std::string_view kSchema = "AttemptPage";
+  std::vector<AttemptView> items{};
+  bool complete = true;  // False: earlier attempts are in records that are no longer kept.
+  ROTA_FIELDS(items, complete)
+};
+
+// Tasks that wait for the same reason.
+struct WaitGroupView {
+  std::string reason{};
+  std::uint64_t tasks = 0;
+  std::string example{};   // A task of the group,
+  std::string sentence{};  // and why it waits.
+  Time oldest{};           // Since when the first of them has been waiting.
+  ROTA_FIELDS(reason, tasks, example, sentence, oldest)
+};
+// Something that a person should look at.
+struct AttentionView {
+  std::string kind{};  // "failed", "unplaceable", "paused", "worker", "workflow": one that failed in the last 24 h
+  std::string subject{};
+  std::string text{};
+  ROTA_FIELDS(kind, subject, text)
+};
+struct WorkerCountsView {
+  std::uint64_t all = 0;
+  std::uint64_t usable = 0;  // They take tasks, now or when one ends.
+  std::uint64_t unreachable = 0;
+  std::uint64_t disabled = 0;
+  std::uint64_t draining = 0;
+  std::int64_t cpu_millis = 0;
+  std::int64_t cpu_millis_used = 0;
+  std::int64_t memory_bytes = 0;
+  std::int64_t memory_bytes_used = 0;
+  ROTA_FIELDS(all, usable, unreachable, disabled, draining, cpu_millis, cpu_millis_used, memory_bytes,
+              memory_bytes_used)
+};
+struct OverviewView {
+  static constexpr std::string_view kSchema = "Overview";
+  std::uint64_t index = 0;
+  std::uint64_t first_index = 0;
+  Time time{};  // Of the state.
+  std::uint64_t workflows_running = 0;
+  StateCounts states{};  // Of the tasks of workflows that run.
+  std::uint64_t ready = 0;
+  std::uint64_t wait_p50_ms = 0;  // How long the ready tasks have been waiting.
+  std::uint64_t wait_p95_ms = 0;
+  std::uint64_t wait_most_ms = 0;
+  WorkerCountsView workers{};
+  std::vector<WaitGroupView> waiting{};
+  std::vector<AttentionView> attention{};
+  bool complete = true;  // False: there was too much to look at, and the counts are lower bounds.
+  ROTA_FIELDS(index, first_index, time, workflows_running, states, ready, wait_p50_ms, wait_p95_ms, wait_most_ms,
+              workers, waiting, attention, complete)
+};
+
+// One moment of the log. `values` are triples: the lane, the kind (a position in `kinds`), the number of tasks.
+struct HistoryPointView {
+  std::uint64_t index = 0;
+  std::int64_t time_ms = 0;  // Since 1970.
+  std::vector<std::int64_t> values{};
+  ROTA_FIELDS(index, time_ms, values)
+};
+struct HistoryView {
+  static constexpr std::string_view kSchema = "History";
+  std::vector<std::string> kinds{};  // Reasons to wait, and "running".
+  std::vector<std::string>
+      lanes{};  // With a workflow: its stages, the first 200. Otherwise empty, and there is one lane.
+  std::vector<HistoryPointView> points{};
+  bool complete = true;  // False: it does not begin where the log, or the workflow, began.
+  ROTA_FIELDS(kinds, lanes, points, complete)
 };
 
 struct TaskView {
@@ -122,7 +262,31 @@ struct ExplanationView {
   std::string sentence{};
   Time at{};
   RawJson facts{};
-  ROTA_FIELDS(task, name, state, reason, sentence, at, facts)
+  std::vector<std::string> ahead{};  // Of a ready task: the first tasks that come before it.
+  ROTA_FIELDS(task, name, state, reason, sentence, at, facts, ahead)
+};
+
+// What happened, or would have happened under another policy.
+struct CourseView {
+  std::string name{};
+  std::string policy{};
+  RawJson figures{};
+  std::vector<std::int64_t> running{};  // Tasks that ran, on average, in each bucket; in thousandths.
+  std::vector<std::int64_t> ready{};    // Tasks that waited, likewise.
+  ROTA_FIELDS(name, policy, figures, running, ready)
+};
+struct ReplayView {
+  static constexpr std::string_view kSchema = "Replay";
+  std::uint64_t records = 0;
+  std::uint64_t bucket_ms = 0;
+  std::vector<CourseView> courses{};
+  ROTA_FIELDS(records, bucket_ms, courses)
+};
+struct ReplayRequestView {
+  static constexpr std::string_view kSchema = "ReplayRequest";
+  std::string policy{};
+  std::vector<std::string> fleet{};  // "worker=small count=3 cpu_millis=16000": fields of fleet::FleetChange.
+  ROTA_FIELDS(policy, fleet)
 };
 
 struct WorkerView {
@@ -143,8 +307,122 @@ struct WorkerView {
   std::uint64_t queued = 0;
   std::vector<std::string> tasks{};  // The first 1,000.
   Time seen{};
+  std::int64_t cpu_millis = 0;
+  std::int64_t cpu_millis_used = 0;
+  std::int64_t memory_bytes = 0;
+  std::int64_t memory_bytes_used = 0;
+  std::vector<std::string> caches{};  // What it holds in its cache: the first 100.
   ROTA_FIELDS(name, id, status, resources, zone, cost_microdollars_per_hour, power_milliwatts, capabilities, labels,
-              handlers, disabled_by_hand, disabled_elastic, executions, queued, tasks, seen)
+              handlers, disabled_by_hand, disabled_elastic, executions, queued, tasks, seen, cpu_millis,
+              cpu_millis_used, memory_bytes, memory_bytes_used, caches)
+};
+
+struct DecisionView {
+  std::uint64_t record = 0;
+  Time time{};
+  std::string task{};
+  std::uint64_t attempt = 0;
+  std::string worker{};
+  bool queued = false;                 // It waits at the worker.
+  std::vector<std::string> members{};  // The other tasks of a merged execution.
+  std::string why{};
+  RawJson reasoning{};
+  ROTA_FIELDS(record, time, task, attempt, worker, queued, members, why, reasoning)
+};
+
+// Who changed what.
+struct AuditView {
+  std::uint64_t record = 0;
+  Time time{};
+  std::string user{};
+  std::string token{};
+  std::string request{};
+  std::string command{};
+  std::string target{};  // The workflow, task, worker or user that it is about.
+  std::string action{};  // Of a command that has several.
+  ROTA_FIELDS(record, time, user, token, request, command, target, action)
+};
+
+struct QueueItemView {
+  std::string task{};
+  std::string name{};
+  std::int64_t priority = 0;
+  Time ready_since{};
+  std::string reason{};
+  std::string sentence{};
+  ROTA_FIELDS(task, name, priority, ready_since, reason, sentence)
+};
+
+struct DensityView {
+  static constexpr std::string_view kSchema = "Density";
+  std::uint64_t bucket_sec = 0;
+  RawJson submissions{};     // [[start in seconds since 1970, tasks]...]
+  RawJson active_workers{};  // Likewise.
+  ROTA_FIELDS(bucket_sec, submissions, active_workers)
+};
+
+struct ScheduleView {
+  static constexpr std::string_view kSchema = "Schedule";
+  std::string name{};
+  std::string cron{};
+  std::string tz{};
+  std::string missed{};
+  std::string overlap{};
+  std::string user{};
+  std::string workflow{};  // The name of the workflow that it submits.
+  bool paused = false;
+  std::uint64_t fired = 0;             // How many workflows it has started.
+  std::uint64_t queued = 0;            // Times that wait for the end of earlier workflows.
+  std::vector<std::string> running{};  // Its workflows that have not ended.
+  std::vector<Time> next{};            // When it is due next.
+  ROTA_FIELDS(name, cron, tz, missed, overlap, user, workflow, paused, fired, queued, running, next)
+};
+struct TokenView {
+  std::string name{};
+  std::string role{};
+  std::string user{};
+  Time expires{};
+  ROTA_FIELDS(name, role, user, expires)
+};
+struct TokenRequestView {
+  static constexpr std::string_view kSchema = "TokenRequest";
+  std::string name{};
+  std::string role{};
+  std::string user{};
+  std::uint64_t expires_sec = 0;  // From now; 0: never.
+  ROTA_FIELDS(name, role, user, expires_sec)
+};
+struct RotateRequestView {
+  static constexpr std::string_view kSchema = "RotateRequest";
+  std::uint64_t keep_sec = 0;  // How long the old secret stays valid.
+  ROTA_FIELDS(keep_sec)
+};
+struct JoinRequestView {
+  static constexpr std::string_view kSchema = "JoinRequest";
+  std::string name{};
+  ROTA_FIELDS(name)
+};
+struct RenewRequestView {
+  static constexpr std::string_view kSchema = "RenewRequest";
+  bool redis = false;  // A new password for Redis as well.
+  ROTA_FIELDS(redis)
+};
+struct WorkerAccessView {
+  static constexpr std::string_view kSchema = "WorkerAccess";
+  std::string name{};
+  std::string identity{};
+  Time expires{};
+  std::string redis{};
+  std::string redis_prefix{};
+  std::string redis_user{};
+  std::string redis_password{};
+  ROTA_FIELDS(name, identity, expires, redis, redis_prefix, redis_user, redis_password)
+};
+struct NewTokenView {
+  static constexpr std::string_view kSchema = "NewToken";
+  std::string name{};
+  std::string token{};
+  ROTA_FIELDS(name, token)
 };
 
 struct SubmittedView {
@@ -191,7 +469,10 @@ struct VersionView {
   std::string api{};
   std::uint64_t index = 0;
   std::uint64_t first_index = 0;  // The oldest record that is kept.
-  ROTA_FIELDS(version, api, index, first_index)
+  bool read_only = false;         // A log is shown, and nothing can be changed (`rota view`).
+  std::string role = "leader";    // "follower": another host decides, and this one only answers reads.
+  std::string leader{};           // The URL of the host that decides, if hosts share their log; empty: none is known.
+  ROTA_FIELDS(version, api, index, first_index, read_only, role, leader)
 };
 
 struct HealthView {
@@ -228,6 +509,21 @@ struct TaskPage : PageView<TaskView> {
 };
 struct WorkerPage : PageView<WorkerView> {
   static constexpr std::string_view kSchema = "WorkerPage";
+};
+struct DecisionPage : PageView<DecisionView> {
+  static constexpr std::string_view kSchema = "DecisionPage";
+};
+struct AuditPage : PageView<AuditView> {
+  static constexpr std::string_view kSchema = "AuditPage";
+};
+struct QueuePage : PageView<QueueItemView> {
+  static constexpr std::string_view kSchema = "QueuePage";
+};
+struct TokenPage : PageView<TokenView> {
+  static constexpr std::string_view kSchema = "TokenPage";
+};
+struct SchedulePage : PageView<ScheduleView> {
+  static constexpr std::string_view kSchema = "SchedulePage";
 };
 struct EventPage : PageView<RawJson> {
   static constexpr std::string_view kSchema = "EventPage";

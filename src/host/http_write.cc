@@ -6,10 +6,13 @@
 #include <utility>
 
 #include "base/json_text.h"
+#include "fleet/codec.h"
 #include "fleet/state.h"
 #include "host/follower.h"
+#include "host/http_log.h"
 #include "host/http_routes.h"
 #include "host/http_views.h"
+#include "host/http_writing.h"
 #include "model/json.h"
 #include "rota/fiber/blocking.h"
 #include "workflow/workflow.h"
@@ -27,8 +30,11 @@ constexpr std::chrono::seconds kFollow{10};
 constexpr std::size_t kMostKey = 255;
 constexpr std::size_t kReadInPlace = std::size_t{32} << 10;  // About a millisecond.
 
+}  // namespace
+
 Result<fleet::Events> execute(HttpCall& call, fleet::Command command) {
-  Result<fleet::Events> events = call.services.host.execute(std::move(command));
+  fleet::Origin origin{.user = call.who->user, .token = call.who->id, .request = call.request_id};
+  Result<fleet::Events> events = call.services.host.execute(std::move(command), std::move(origin));
   if (!events.ok() && events.code() == ErrorCode::kClosed) {
     return Error{ErrorCode::kUnavailable,
                  "the host stopped before it answered; whether it accepted the command is not known"};
@@ -44,10 +50,24 @@ net::HttpResponse done(HttpCall& call) {
 
 // A large file takes a while to read. A helper thread reads it, so that the host's own threads decide meanwhile.
 Result<workflow::WorkflowFile> read_body(const HttpCall& call) {
-  const auto read = [&call] { return workflow::read_workflow({.path = "workflow", .text = call.request.body}); };
+  const auto read = [&call]() -> Result<workflow::WorkflowFile> {
+    const std::string* type = call.request.field("content-type");
+    if (type != nullptr && *type == kSpecType) {
+      workflow::WorkflowFile file;
+      Result<model::WorkflowSpec> spec = model::decode<model::WorkflowSpec>(call.request.body);
+      if (!spec.ok()) {  // A mistake of the client, not damage of ours.
+        return Error{ErrorCode::kInvalidArgument, "the body is not an encoded workflow: " + spec.error().message};
+      }
+      file.spec = std::move(*spec);
+      return file;
+    }
+    return workflow::read_workflow({.path = "workflow", .text = call.request.body});
+  };
   if (call.request.body.size() <= kReadInPlace) return read();
   return fiber::blocking(read);
 }
+
+namespace {
 
 std::vector<PlaceView> places_of(const std::vector<workflow::Problem>& problems) {
   std::vector<PlaceView> places;
@@ -56,6 +76,8 @@ std::vector<PlaceView> places_of(const std::vector<workflow::Problem>& problems)
   }
   return places;
 }
+
+}  // namespace
 
 // An error of a workflow file, with the place of every problem.
 net::HttpResponse file_problem(const workflow::WorkflowFile& file) {
@@ -70,6 +92,8 @@ net::HttpResponse file_problem(const workflow::WorkflowFile& file) {
   response.fields.front().value = "application/problem+json";
   return response;
 }
+
+namespace {
 
 // The key of the header, with or without the quotes of a structured field.
 Result<std::string> key_of(const HttpCall& call) {

@@ -14,14 +14,16 @@ namespace rota::host {
 namespace {
 
 constexpr std::chrono::hours kWaitAtMost{1};
+constexpr std::chrono::seconds kCountAgainAfter{1};
 
 }  // namespace
 
 std::string record_to_json(const fleet::Record& record) {
-  std::string line = "{\"record\":" + std::to_string(record.index) +
-                     ",\"term\":" + std::to_string(record.term.value()) +
-                     ",\"wall_ns\":" + std::to_string(record.wall_ns) +
-                     ",\"command\":" + fleet::to_json(record.command) + ",\"events\":[";
+  std::string line =
+      "{\"record\":" + std::to_string(record.index) + ",\"term\":" + std::to_string(record.term.value()) +
+      ",\"wall_ns\":" + std::to_string(record.wall_ns) + ",\"command\":" + fleet::to_json(record.command);
+  if (!record.origin.user.empty()) line += ",\"origin\":" + fleet::fields_to_json(record.origin);
+  line += ",\"events\":[";
   for (std::size_t i = 0; i < record.events.size(); ++i) {
     line += (i == 0 ? "" : ",") + fleet::to_json(record.events[i]);
   }
@@ -78,6 +80,11 @@ void LogTail::follow() {
     if (!reached.ok() && reached.code() == ErrorCode::kTimeout) continue;
     if (!reached.ok()) return;
     if (const Result<void> counted = count_up_to(follower_.index()); !counted.ok()) {
+      // A replicated ledger that cannot be reached now.
+      if (counted.code() == ErrorCode::kUnavailable || counted.code() == ErrorCode::kDeadlineExceeded) {
+        if (!fiber::sleep_for(kCountAgainAfter).ok()) return;
+        continue;
+      }
       if (counted.code() != ErrorCode::kCancelled) {
         ROTA_LOG(kError, "records cannot be read for metrics and streams", {"why", counted.error().message});
       }
@@ -127,6 +134,7 @@ Result<void> LogTail::count_up_to(std::uint64_t index) {
 }
 
 void LogTail::keep(const fleet::Record& record) {
+  attempts_.see(record);
   std::shared_ptr<const Line> line;
   if (streams_.load() > 0) line = std::make_shared<const Line>(Line{record.index, record_to_json(record)});
   const sync::MutexLock lock(mutex_);
@@ -200,6 +208,22 @@ Result<fleet::Record> LogTail::record(std::uint64_t index) {
   ROTA_TRY_ASSIGN(const std::vector<ledger::RecordBytes> page, ledger_.read(index, 1));
   if (page.empty()) return Error{ErrorCode::kNotFound, "there is no record " + std::to_string(index) + " yet"};
   return fleet::decode_stored_record(page.front().bytes);
+}
+
+Result<std::vector<fleet::Record>> LogTail::records(std::uint64_t from, std::uint64_t to) {
+  std::vector<fleet::Record> records;
+  while (from <= to) {
+    if (from < ledger_.first_index()) return gone(from);
+    ROTA_TRY_ASSIGN(const std::vector<ledger::RecordBytes> page,
+                    ledger_.read(from, static_cast<std::size_t>(to - from + 1)));
+    if (page.empty()) break;
+    for (const ledger::RecordBytes& bytes : page) {
+      ROTA_TRY_ASSIGN(fleet::Record record, fleet::decode_stored_record(bytes.bytes));
+      from = record.index + 1;
+      records.push_back(std::move(record));
+    }
+  }
+  return records;
 }
 
 LogCounters LogTail::counters() {

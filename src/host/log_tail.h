@@ -24,6 +24,7 @@
 #include "base/sync.h"
 #include "fleet/event.h"
 #include "fleet/record.h"
+#include "host/attempt_log.h"
 #include "host/follower.h"
 #include "ledger/ledger.h"
 #include "rota/fiber/sync.h"
@@ -31,7 +32,8 @@
 
 namespace rota::host {
 
-// {"record":7,"term":1,"wall_ns":...,"command":{...},"events":[...]}: as `rota replay --records` prints it.
+// {"record":7,"term":1,"wall_ns":...,"command":{...},"origin":{...},"events":[...]}: as `rota replay --records` prints
+// it. Without `origin` if nobody asked for the command.
 [[nodiscard]] std::string record_to_json(const fleet::Record& record);
 
 // What happened so far, by records.
@@ -82,6 +84,8 @@ class LogTail {
   Result<Lines> wait_lines(std::uint64_t from, std::chrono::nanoseconds limit);
   // One record of the ledger. Closed if it was compacted.
   Result<fleet::Record> record(std::uint64_t index);
+  // The records from `from` to `to`. Closed if the first was compacted.
+  Result<std::vector<fleet::Record>> records(std::uint64_t from, std::uint64_t to);
 
   // While one exists, the last records are kept as JSON.
   class Stream {
@@ -97,6 +101,8 @@ class LogTail {
   [[nodiscard]] std::uint64_t streams() const { return streams_.load(); }
 
   [[nodiscard]] LogCounters counters();
+  // Of the records that were counted.
+  [[nodiscard]] AttemptLog& attempts() { return attempts_; }
   [[nodiscard]] std::uint64_t first_index() const { return ledger_.first_index(); }
 
  private:
@@ -109,6 +115,7 @@ class LogTail {
   Follower& follower_;
   ledger::Ledger& ledger_;
   sync::Atomic<std::uint64_t> streams_{0};
+  AttemptLog attempts_;
   sync::Mutex mutex_;
   LogCounters counters_ ROTA_GUARDED_BY(mutex_){};
   std::deque<std::shared_ptr<const Line>> kept_ ROTA_GUARDED_BY(mutex_){};  // Consecutive.

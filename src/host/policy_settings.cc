@@ -77,12 +77,19 @@ PolicySettings::PolicySettings(SettingsTable& table)
       grace_(add_count(table,
                        row("policy.no_worker_grace_sec", "TASK_NO_WORKER_GRACE_SEC",
                            "a task that no live worker can ever run fails after this time", "s"),
-                       Policy{}.no_worker_grace_ms / 1000, 0, kMostMs / 1000)) {
+                       Policy{}.no_worker_grace_ms / 1000, 0, kMostMs / 1000)),
+      order_(table.add_enum(
+          row("policy.order", "SCHEDULER_ORDER", "which of the ready tasks with equal priorities goes first"),
+          Policy{}.order, all_values<fleet::Order>())),
+      aging_boost_(add_count(table, row("policy.aging_boost", "", "priority added per aging interval"),
+                             Policy{}.aging_boost, 0, 1'000'000)) {
   const Policy d;
   apply_.push_back([this](const Settings& s, Policy& p) {
     p.max_queue_per_worker = s.get(max_queue_);
     p.heartbeat_ttl_ms = s.get(heartbeat_ttl_);
     p.no_worker_grace_ms = s.get(grace_) * 1000;
+    p.order = s.get(order_);
+    p.aging_boost = s.get(aging_boost_);
     return Result<void>();
   });
   // Most: that of the brain, in units of the setting.
@@ -140,7 +147,6 @@ PolicySettings::PolicySettings(SettingsTable& table)
        row("policy.jitter", "SCHEDULER_SELECTION_JITTER", "largest jitter added to a score, so that ties rotate"));
   whole(&Policy::aging_interval_ms, 1,
         row("policy.aging_interval_ms", "", "a waiting task gains priority once per this interval", "ms"), 1);
-  whole(&Policy::aging_boost, 1, row("policy.aging_boost", "", "priority added per aging interval"), 0, 1'000'000);
   truth(&Policy::prefer_started, row("policy.prefer_started", "",
                                      "prefer workflows that have already started over new ones of the same priority"));
   truth(&Policy::context_reuse, row("policy.context_reuse", "ENABLE_CONTEXT_REUSE",
@@ -158,6 +164,13 @@ PolicySettings::PolicySettings(SettingsTable& table)
                                  "stop preemptible tasks of lower priority to make room for others"));
   truth(&Policy::fair_share,
         row("policy.fair_share", "ENABLE_FAIR_SHARE", "divide the fleet among users by their weights"));
+  whole(&Policy::reservation_after_ms, 1000,
+        row("policy.reservation_after_sec", "RESERVATION_AFTER_SEC",
+            "a task that waits for this long reserves a worker before others overtake it", "s"));
+  whole(&Policy::queue_most_ms, 1,
+        row("policy.queue_most_ms", "",
+            "time that the tasks queued at a worker, beyond one per slot, are expected to take", "ms"),
+        1);
   whole(&Policy::backlog_per_worker, 1,
         row("policy.backlog_per_worker", "", "unfinished tasks per live worker that count as full load"), 1,
         1'000'000'000);
@@ -166,6 +179,8 @@ PolicySettings::PolicySettings(SettingsTable& table)
         row("policy.retention_sec", "", "an ended workflow is forgotten after this time", "s"));
   whole(&Policy::result_most_bytes, 1, row("policy.result_most_bytes", "", "largest result of a task", "bytes"), 1,
         1 << 30);
+  whole(&Policy::fan_out_most, 1,
+        row("policy.fan_out_most", "", "most tasks of a stage whose matrix is the result of another"), 1, 1'000'000);
   whole(&Policy::undeliverable_backoff_ms, 1,
         row("policy.undeliverable_backoff_ms", "",
             "a worker that an assignment did not reach gets no task for this long", "ms"),

@@ -28,12 +28,15 @@ class PolicySettings {
   // kInvalidArgument, with the reason, for a policy that the brain would refuse (B-24).
   [[nodiscard]] Result<fleet::Policy> policy(const Settings& settings) const;
   // True if the value was given, and is not the default.
-  [[nodiscard]] static bool is_set(const Settings& settings, Setting<std::int64_t> setting) {
+  template <class T>
+  [[nodiscard]] static bool is_set(const Settings& settings, Setting<T> setting) {
     return settings.origin(setting).kind != SettingOrigin::Kind::kDefault;
   }
   [[nodiscard]] Setting<std::int64_t> max_queue_per_worker() const { return max_queue_; }
   [[nodiscard]] Setting<std::int64_t> heartbeat_ttl() const { return heartbeat_ttl_; }
   [[nodiscard]] Setting<std::int64_t> no_worker_grace() const { return grace_; }
+  [[nodiscard]] Setting<fleet::Order> order() const { return order_; }
+  [[nodiscard]] Setting<std::int64_t> aging_boost() const { return aging_boost_; }
 
  private:
   using Apply = std::function<Result<void>(const Settings&, fleet::Policy&)>;
@@ -41,6 +44,8 @@ class PolicySettings {
   Setting<std::int64_t> max_queue_;
   Setting<std::int64_t> heartbeat_ttl_;
   Setting<std::int64_t> grace_;
+  Setting<fleet::Order> order_;
+  Setting<std::int64_t> aging_boost_;
 };
 
 }  // namespace rota::host

@@ -80,6 +80,8 @@ TEST(PolicySettings, EveryEnvironmentVariableByName) {
       {"TASK_MERGE_MAX_BATCH_SIZE", "8", [](Policy& p) { p.merge_most = 8; }},
       {"ENABLE_PREEMPTION", "true", [](Policy& p) { p.preemption = true; }},
       {"ENABLE_FAIR_SHARE", "true", [](Policy& p) { p.fair_share = true; }},
+      {"SCHEDULER_ORDER", "critical_path", [](Policy& p) { p.order = fleet::Order::kCriticalPath; }},
+      {"RESERVATION_AFTER_SEC", "7", [](Policy& p) { p.reservation_after_ms = 7'000; }},
       {"PREFER_LOCALITY", "true", [](Policy& p) { p.prefer_locality = true; }},
       {"TASK_NO_WORKER_GRACE_SEC", "0", [](Policy& p) { p.no_worker_grace_ms = 0; }},
       {"ENABLE_ELASTIC_SCALING", "true", [](Policy& p) { p.elastic.enable = true; }},

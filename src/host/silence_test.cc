@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -106,17 +107,17 @@ TEST(Silence, OnlyChangesAreRecorded) {
       ASSERT_TRUE(puppet.end().send(model::Heartbeat{Incarnation(1)}).ok());
       // The worker is asked what it still runs, and gets its task again as a new attempt.
       bool asked = false;
-      bool assigned = false;
-      while (!asked || !assigned) {
+      std::optional<Assign> second;
+      while (!asked || !second) {
         const model::ToWorker message = puppet.next();
         asked = asked || std::holds_alternative<model::RegisterAgain>(message);
         const auto* assign = std::get_if<Assign>(&message);
         if (assign != nullptr) {
           EXPECT_EQ(assign->id.attempt, AttemptNumber(2));
+          second = *assign;
         }
-        assigned = assigned || assign != nullptr;
       }
-      puppet.hello(1, {first.id});
+      puppet.hello(1, {{first.id, first.assigned_ns}});
       for (;;) {
         const model::ToWorker message = puppet.next();
         if (const auto* stop = std::get_if<model::ControlAttempt>(&message)) {
@@ -126,7 +127,7 @@ TEST(Silence, OnlyChangesAreRecorded) {
         }
       }
       EXPECT_EQ(ledger.last_index(), before + 2);
-      puppet.report_end({.id = {first.id.task, AttemptNumber(2)}, .term = first.term}, AttemptEnd::kSucceeded);
+      puppet.report_end(*second, AttemptEnd::kSucceeded);
       running.watcher.wait_ended();
       ASSERT_TRUE(puppet.end().send(model::Leave{Incarnation(1)}).ok());
       while (is_reachable(running, "w")) (void)fiber::sleep_for(1ms);

@@ -69,7 +69,9 @@ class Parsed {
 
   // Finds what is wrong with the words that were given, whether or not CLI11 has refused them.
   [[nodiscard]] Result<void> check() const {
-    if (const std::vector<std::string> extras = app_->remaining(); !extras.empty()) return unexpected(extras.front());
+    for (const std::string& extra : app_->remaining()) {
+      if (extra != "--") return unexpected(extra);  // CLI11 keeps the mark after which all words are positional.
+    }
     for (const auto& entry : entries_) {
       const Option& option = entry->option;
       const std::size_t count = entry->cli->count();
@@ -195,9 +197,22 @@ std::optional<Error> check_first(const std::vector<Subcommand>& subcommands,
                list_of(subcommands));
 }
 
+// `rota help`, `rota help run` and `rota --version` are other words for `rota --help`, `rota run --help` and
+// `rota version`.
+std::vector<std::string> usual_words(std::vector<std::string> arguments) {
+  if (arguments.empty()) return arguments;
+  if (arguments.front() == "--version" || arguments.front() == "-V") arguments.front() = "version";
+  if (arguments.front() == "help") {
+    arguments.erase(arguments.begin());
+    arguments.insert(arguments.begin() + (arguments.empty() ? 0 : 1), "--help");
+  }
+  return arguments;
+}
+
 }  // namespace
 
-int run_command(const std::vector<Subcommand>& subcommands, const std::vector<std::string>& arguments) {
+int run_command(const std::vector<Subcommand>& subcommands, const std::vector<std::string>& given) {
+  const std::vector<std::string> arguments = usual_words(given);
   if (const std::optional<Error> error = check_first(subcommands, arguments)) return refuse(*error);
   CLI::App app("Rota: one scheduler, from fiber to fleet.", "rota");
   app.set_help_flag("-h,--help", "print this help and exit");  // Before add_subcommand(), which inherits it.

@@ -15,9 +15,14 @@ Subcommand config_subcommand() {
   auto file = std::make_shared<std::string>();
   return {
       .name = "config",
-      .meaning = "Print every setting with its value and the source of that value",
+      .meaning = "Print every setting of a host with its value and the source of that value",
       .options = {text("--config", "FILE", file.get(), "the settings file of a host; the environment comes before it")},
       .json = "print one JSON object",
+      .footer =
+          "`rota run` has no options for settings; it reads those of the policy from the environment. Unless they are\n"
+          "set there, it queues 16 tasks per CPU, and 16 more, at a single worker, fails a task that no worker can "
+          "run\n"
+          "after 5 s, and neither gives up its workers nor forgets what was run.",
       .examples = {"rota config", "rota config --json"},
       .run = [file](Output& output) -> Result<int> {
         SettingsTable table;

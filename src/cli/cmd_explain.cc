@@ -1,4 +1,5 @@
 // `rota explain [WHERE] TASK [--at TIME]`: why a task waits, why it runs where it does, or how it ended.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -78,6 +79,11 @@ Result<std::int64_t> parse_at(const std::string& text, std::int64_t first_ns) {
                    "record, like 1m30s"};
 }
 
+std::int64_t wall_now_ns() {
+  const auto since = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
+}
+
 // In `[WHERE] TASK`, WHERE may be left out: a single word is the task.
 Result<void> choose_task(ExplainOptions& options) {
   std::vector<std::string> tasks;
@@ -133,6 +139,11 @@ Result<fleet::Explanation> explain(const ExplainOptions& options, Output& output
     progress.show("looking for the record of the assignment");
     ROTA_TRY_ASSIGN(const fleet::Record* record, log->find(in));
     if (record != nullptr) assigned = fleet::find_assignment(*record, task);
+  }
+  // Without --at, a task that has not ended is explained now, not as of the last record: nothing is recorded while it
+  // runs.
+  if (at_ns == 0 && !graph::is_terminal(brain.state().at(task).state)) {
+    at_ns = std::max(brain.state().time_ns(), wall_now_ns());
   }
   return fleet::explain(brain.state(), task, assigned, at_ns);
 }

@@ -1,6 +1,7 @@
 // `rota logs [WHERE] [TASK...]`: prints or follows what the programs of tasks wrote.
 #include <poll.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -10,22 +11,23 @@
 #include <utility>
 #include <vector>
 
-#include "cli/log_follower.h"
 #include "cli/log_source.h"
 #include "cli/output.h"
 #include "cli/places.h"
 #include "cli/progress_line.h"
+#include "cli/remote_host.h"
 #include "cli/subcommands.h"
 #include "cli/task_choice.h"
 #include "cli/timeline.h"
 #include "fleet/explain.h"
-#include "ledger/disk_reader.h"
+#include "host/log_follower.h"
 
 namespace rota::cli {
 
 namespace {
 
 constexpr int kLookEveryMs = 100;
+constexpr int kAskEveryMs = 500;  // A host over HTTP.
 
 struct LogsOptions {
   std::string where;
@@ -40,7 +42,7 @@ struct LogsOptions {
 // One task whose log is shown.
 struct Followed {
   LogOwner owner{};  // The attempt is the one whose log is shown.
-  LogFollower file{};
+  host::LogFollower file{};
   std::string line{};  // The part of an unfinished line that was read.
   bool done = false;
 };
@@ -53,6 +55,9 @@ class Logs {
     std::string note;
     ROTA_TRY_ASSIGN(place_, find_place(options_.where, &note));
     output_.note(note);
+    if (is_url(place_.log)) {
+      ROTA_TRY_ASSIGN(host_, RemoteHost::open(place_.log));
+    }
     ROTA_TRY_ASSIGN(source_, LogSource::open(place_.log));
     ProgressLine progress(output_.shows_progress());
     ROTA_TRY_ASSIGN(log_, read_log(*source_, progress));
@@ -115,7 +120,32 @@ class Logs {
     const Attempt* attempt = log_.timeline.find(each.owner.task, wanted);
     const model::TaskId owner = attempt == nullptr ? each.owner.task : attempt->log_task;
     const AttemptNumber number = attempt == nullptr ? wanted : attempt->log_attempt;
-    each.file = LogFollower(place_.folder + "/logs/" + log_name(owner, number));
+    if (host_ == nullptr) {
+      each.file = host::LogFollower(place_.folder + "/logs/" + log_name(owner, number));
+      return;
+    }
+    const std::string target =
+        "/v1/tasks/" + owner.to_string() + "/logs?attempt=" + std::to_string(number.value()) + "&offset=";
+    each.file = host::LogFollower(
+        host_->url() + "/v1/tasks/" + owner.to_string() + "/logs?attempt=" + std::to_string(number.value()),
+        [host = host_, target](std::uint64_t from, std::size_t most) {
+          return read_remote_log(*host, target, from, most);
+        });
+  }
+
+  // A host returns at most 1 MiB at a time.
+  static Result<std::string> read_remote_log(RemoteHost& host, const std::string& target, std::uint64_t from,
+                                             std::size_t most) {
+    std::string bytes;
+    while (bytes.size() < most) {
+      const std::size_t wanted = std::min<std::size_t>(most - bytes.size(), std::size_t{1} << 20);
+      ROTA_TRY_ASSIGN(
+          const net::HttpResponse response,
+          host.ask({.target = target + std::to_string(from + bytes.size()) + "&bytes=" + std::to_string(wanted)}));
+      bytes += response.body;
+      if (response.body.size() < wanted) break;
+    }
+    return bytes;
   }
 
   // Why there is no log to show.
@@ -152,7 +182,7 @@ class Logs {
     std::set<std::string> shown;
     for (const Followed& each : followed_) {
       const std::string& path = each.file.path();
-      if (path.empty() || !std::filesystem::exists(path)) {
+      if (path.empty() || (host_ == nullptr && !std::filesystem::exists(path))) {
         if (!several_) say_none(each);
         continue;
       }
@@ -176,7 +206,7 @@ class Logs {
         all += bytes;
       }
     }
-    if (options_.tail >= 0) print(each, last_lines(all, static_cast<std::size_t>(options_.tail)));
+    if (options_.tail >= 0) print(each, host::last_lines(all, static_cast<std::size_t>(options_.tail)));
     return size;
   }
 
@@ -209,7 +239,7 @@ class Logs {
       if (!several_ && each.owner.attempt.is_none()) say_none(each);
     }
     for (;;) {
-      ROTA_TRY_ASSIGN(const std::optional<std::string> writer, ledger::DiskReader::writer_of(place_.log));
+      ROTA_TRY_ASSIGN(const std::optional<std::string> writer, writer_of(place_.log));
       ROTA_TRY(source_->refresh());
       ROTA_TRY(read_more(*source_, log_));
       bool open = false;
@@ -224,7 +254,7 @@ class Logs {
         output_.note("the run was interrupted: no process runs it now; `rota run` resumes it");
         return {};
       }
-      ::poll(nullptr, 0, kLookEveryMs);
+      ::poll(nullptr, 0, host_ == nullptr ? kLookEveryMs : kAskEveryMs);
     }
   }
 
@@ -259,6 +289,7 @@ class Logs {
   const LogsOptions& options_;
   Output& output_;
   Place place_;
+  std::shared_ptr<RemoteHost> host_;  // Null for a place on this machine.
   std::unique_ptr<LogSource> source_;
   RunLog log_;
   std::vector<Followed> followed_;

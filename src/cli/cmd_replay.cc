@@ -9,7 +9,7 @@
 #include "cli/places.h"
 #include "cli/replay.h"
 #include "cli/subcommands.h"
-#include "fleet/text.h"
+#include "host/log_tail.h"
 
 namespace rota::cli {
 
@@ -32,14 +32,7 @@ Result<int> print_records(const std::string& where, Output& output) {
   for (;;) {
     ROTA_TRY_ASSIGN(const fleet::Record* record, log->next());
     if (record == nullptr) return 0;
-    std::string line = "{\"record\":" + std::to_string(record->index) +
-                       ",\"term\":" + std::to_string(record->term.value()) +
-                       ",\"wall_ns\":" + std::to_string(record->wall_ns) +
-                       ",\"command\":" + fleet::to_json(record->command) + ",\"events\":[";
-    for (std::size_t i = 0; i < record->events.size(); ++i) {
-      line += (i == 0 ? "" : ",") + fleet::to_json(record->events[i]);
-    }
-    output.document(line + "]}\n");
+    output.document(host::record_to_json(*record) + "\n");
   }
 }
 
@@ -51,21 +44,28 @@ Subcommand replay_subcommand() {
       .name = "replay",
       .meaning = "Verify a log by deciding everything again; show what another policy would have done",
       .positionals = {where(&options->where)},
-      .options = {texts("--policy", "POLICY", &options->policies,
-                        "compute what would have happened with these policy fields changed: "
-                        "mode=static_worker,lambda_other=0.2; may be given several times"),
-                  flag("--records", &options->records,
-                       "print the log instead: one JSON object per record, with its command and its events"),
-                  flag("--no-verify", &options->no_verify,
-                       "accept the decisions of the log as they are: for a log of another version of Rota")},
+      .options =
+          {texts("--policy", "POLICY", &options->policies,
+                 "compute what would have happened with these policy fields changed: "
+                 "mode=static_worker,lambda_other=0.2; may be given several times"),
+           texts("--fleet", "WORKERS", &options->fleet,
+                 "compute it with these workers instead of one of the log: worker=small,count=3; with other hardware: "
+                 "cpu_millis=16000, memory_bytes=N, gpus=2, cost_microdollars_per_hour=N; count=0 removes it; may "
+                 "be given several times"),
+           flag("--records", &options->records,
+                "print the log instead: one JSON object per record, with its command and its events"),
+           flag("--no-verify", &options->no_verify,
+                "accept the decisions of the log as they are: for a log of another version of Rota")},
       .json = "print one JSON object",
       .footer =
           "Exit status 4: a record would be decided differently now. 10: the log is damaged.\n"
-          "With --policy, each attempt takes as long and ends in the same way as in the log, on whichever worker it\n"
+          "With --policy or --fleet, each attempt takes as long and ends in the same way as in the log, on whichever "
+          "worker it\n"
           "runs; workers come and go at the same times. Busy cost is a worker's price for the time in which it ran\n"
           "tasks; provisioned cost is its price for the time in which it was present and enabled.",
       .examples = {"rota replay nightly.yaml                               # verify the log of its runs",
-                   "rota replay nightly.yaml --policy mode=static_worker   # and compare with that mode"},
+                   "rota replay nightly.yaml --policy mode=static_worker   # and compare with that mode",
+                   "rota replay nightly.yaml --fleet worker=local,count=2  # and with two such workers"},
       .run = [options](Output& output) -> Result<int> {
         if (options->records) return print_records(options->where, output);
         const Result<Replay> result = replay(*options, output);

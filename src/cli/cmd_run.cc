@@ -1,24 +1,27 @@
 // `rota run FILE`: runs a workflow in this process.
 #include <csignal>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/settings.h"
+#include "base/hash.h"
+#include "base/secret_file.h"
 #include "cli/load.h"
+#include "cli/log_source.h"
 #include "cli/output.h"
 #include "cli/places.h"
+#include "cli/progress_line.h"
+#include "cli/run_local.h"
+#include "cli/run_past.h"
 #include "cli/run_session.h"
 #include "cli/run_summary.h"
+#include "cli/selection.h"
 #include "cli/subcommands.h"
+#include "cli/timeline.h"
 #include "fleet/feasibility.h"
-#include "host/policy_settings.h"
-#include "rota/worker.h"
-#include "workflow/fleet_file.h"
 
 namespace rota::cli {
 
@@ -26,94 +29,82 @@ namespace {
 
 struct RunOptions {
   std::string file;
+  ParamOptions params;
+  Selection selection;
   std::string state;
   std::string workers;
   std::int64_t jobs = 0;
   bool dry_run = false;
   bool fresh = false;
   bool no_cache = false;
+  bool fail_fast = false;
+  bool keep_going = false;
   bool output = false;
+  bool verbose = false;
+  bool web = false;
   ledger::Durability durability = ledger::Durability::kFull;
+  SecretSources secrets{};
 };
 
-Result<workflow::FleetFile> workers_of(const RunOptions& options) {
-  if (options.workers.empty()) {
-    model::WorkerSpec local;
-    local.name = "local";
-    local.resources = machine_resources();
-    if (options.jobs > 0) local.resources.cpu_millis = options.jobs * 1000;
-    return workflow::FleetFile{.workers = {local}};
-  }
-  ROTA_TRY_ASSIGN(const workflow::Source source, workflow::read_source(options.workers));
-  workflow::FleetFile fleet = workflow::read_fleet(source);
-  if (!fleet.ok()) return workflow::to_error(source.path, fleet.problems);
-  return fleet;
+// What the ledger in the state folder, if there is one, knows about earlier runs.
+Result<Past> past_in(const std::string& state, const PastQuery& query) {
+  const std::string path = state + "/ledger.db";
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return Past{};
+  ROTA_TRY_ASSIGN(const std::unique_ptr<LogSource> source, LogSource::open(path));
+  ProgressLine line(false);
+  ROTA_TRY_ASSIGN(const RunLog log, read_log(*source, line));
+  return read_past(log.brain.state(), query);
 }
 
-// The policy from the settings. Settings that were not set get the values that suit workers in this process.
-Result<fleet::Policy> policy_of(const workflow::FleetFile& file) {
-  const std::vector<model::WorkerSpec>& workers = file.workers;
-  SettingsTable table;
-  const host::PolicySettings rows(table);
-  const SettingsLoad load = load_settings(table, {.environment = current_environment()});
-  ROTA_TRY(load.status());
-  ROTA_TRY_ASSIGN(fleet::Policy policy, rows.policy(load.settings));
-  const auto chosen = [&](Setting<std::int64_t> setting) {
-    return host::PolicySettings::is_set(load.settings, setting);
-  };
-  // Tasks are sent ahead to a single worker, so that it has work while the ledger syncs a group of records. The number
-  // is about what it can finish of short tasks in that time.
-  if (!chosen(rows.max_queue_per_worker()) && workers.size() == 1) {
-    policy.max_queue_per_worker = 16 * (workers.front().resources.cpu_millis / 1000 + 1);
-  }
-  // The workers cannot get lost while this process runs, even if it was suspended for an hour.
-  if (!chosen(rows.heartbeat_ttl())) policy.heartbeat_ttl_ms = 365LL * 24 * 3600 * 1000;
-  // No other worker will join.
-  if (!chosen(rows.no_worker_grace())) policy.no_worker_grace_ms = 5000;
-  // A run can be resumed whenever its user comes back: nothing of it is forgotten.
-  if (policy.retention_ms == fleet::Policy{}.retention_ms) policy.retention_ms = 100LL * 365 * 24 * 3600 * 1000;
-  // What the fleet file says about the whole fleet comes before the setting.
-  if (!file.named.empty()) policy.fleet = file.named;
-  ROTA_TRY(fleet::check_policy(policy));
-  return policy;
+Result<int> show_plan(const RunSetup& setup, Output& output) {
+  const PastQuery query = past_query(setup);
+  ROTA_TRY_ASSIGN(const Past past, past_in(setup.state, query));
+  ROTA_TRY_ASSIGN(std::vector<std::string> warnings,
+                  fleet::infeasible_on(setup.workflow.spec, setup.workers, setup.policy));
+  output.plan({setup.workflow.spec, setup.workers, plan_of(past, query), std::move(warnings)});
+  return 0;
 }
 
 Result<int> run(const RunOptions& options, Output& output) {
   RunSetup setup;
-  ROTA_TRY_ASSIGN(setup.workflow, load_workflow(options.file));
-  ROTA_TRY_ASSIGN(workflow::FleetFile fleet, workers_of(options));
-  ROTA_TRY_ASSIGN(setup.policy, policy_of(fleet));
-  setup.workers = std::move(fleet.workers);
-  if (options.dry_run) {
-    output.plan(setup.workflow.spec, setup.workers);
-    ROTA_TRY_ASSIGN(const std::vector<std::string> warnings,
-                    fleet::infeasible_on(setup.workflow.spec, setup.workers, setup.policy));
-    for (const std::string& warning : warnings) output.note("warning: no worker can run " + warning);
-    return 0;
+  ROTA_TRY_ASSIGN(setup.workflow, load_workflow(options.file, options.params));
+  if (!options.selection.empty()) {
+    ROTA_TRY_ASSIGN(setup.choices, apply(options.selection, setup.workflow.spec));
+    setup.workflow.content = Hasher().add(setup.workflow.content).add(options.selection.text()).finish128().to_string();
+    setup.partial = true;
+    setup.reuse_success = !options.selection.only.empty() || !options.selection.from.empty();
   }
-  const char* user = std::getenv("USER");  // NOLINT(concurrency-mt-unsafe): no thread was started yet.
-  setup.workflow.spec.user = user == nullptr || *user == '\0' ? "local" : user;
-  setup.workers_have_a_price = !options.workers.empty();
+  if ((options.fail_fast || options.keep_going) && setup.workflow.spec.fail_fast != options.fail_fast) {
+    setup.workflow.spec.fail_fast = options.fail_fast;  // Another workflow, with the results of this one.
+    setup.workflow.content = Hasher().add(setup.workflow.content).add("fail_fast").finish128().to_string();
+  }
+  ROTA_TRY(use_workers(setup, options.workers, options.jobs));
   setup.fresh = options.fresh;
   setup.cache = !options.no_cache;
   setup.output = options.output;
+  setup.web = options.web;
   setup.durability = options.durability;
+  setup.secrets = options.secrets;
+  if (!setup.secrets.directory.empty()) {
+    ROTA_TRY(check_secret_directory(setup.secrets.directory));
+    setup.secrets.directory = std::filesystem::absolute(setup.secrets.directory).string();
+  }
   setup.state = !options.state.empty() ? std::filesystem::absolute(options.state).lexically_normal().string()
                                        : state_folder_of(setup.workflow.path);
+  if (options.dry_run) return show_plan(setup, output);
   // With `rota run FILE | head`, the workflow runs to its end although the reader has gone.
   std::signal(SIGPIPE, SIG_IGN);
+  output.set_verbose(options.verbose);
   ROTA_TRY_ASSIGN(const RunEnd end, run_session(std::move(setup), output.run_view()));
   output.run_ended(summarize(end.report, end.logs));
   output.flush();
   confirm(end);
-  switch (end.report.outcome) {
-    case fleet::Outcome::kSucceeded:
-      return 0;
-    case fleet::Outcome::kCancelled:
-      return exit_status(ErrorCode::kCancelled);
-    default:
-      return 1;
+  if (end.late) {
+    output.note("the deadline of the workflow has passed");
+    return exit_status(ErrorCode::kDeadlineExceeded);
   }
+  return exit_status_of(end.report.outcome);
 }
 
 }  // namespace
@@ -123,7 +114,7 @@ Subcommand run_subcommand() {
   const std::vector<std::pair<std::string, Durability>> durabilities{{"full", Durability::kFull},
                                                                      {"relaxed", Durability::kRelaxed}};
   auto options = std::make_shared<RunOptions>();
-  return {
+  Subcommand run_it{
       .name = "run",
       .meaning = "Run a workflow on this machine to its end; run it again to resume it",
       .positionals = {workflow_file(&options->file)},
@@ -132,22 +123,49 @@ Subcommand run_subcommand() {
                   text("--workers", "FILE", &options->workers,
                        "a fleet file: run with workers of these sizes; the programs are real"),
                   excluding(
-                      number("--jobs", &options->jobs, 1, 100'000, "CPUs to use; default: all CPUs of this machine"),
+                      number("-j,--jobs", &options->jobs, 1, 100'000, "CPUs to use; default: all CPUs of this machine"),
                       "--workers"),
-                  flag("--dry-run", &options->dry_run, "show what would be run, and run nothing"),
-                  flag("--fresh", &options->fresh, "start a new run instead of resuming the last one"),
+                  texts("--only", "STAGE", &options->selection.only,
+                        "run this stage, or one task like 'train[2]', with the earlier results of what it needs"),
+                  excluding(texts("--from", "STAGE", &options->selection.from,
+                                  "run this stage and everything after it again; keep what is unchanged"),
+                            "--only"),
+                  excluding(texts("--until", "STAGE", &options->selection.until, "run this stage and what it needs"),
+                            "--only"),
+                  flag("--dry-run", &options->dry_run, "show what would be run, and why, and run nothing"),
+                  flag("--fresh", &options->fresh, "start a new run instead of resuming the last one; keep no results"),
+                  flag("--fail-fast", &options->fail_fast, "when a task fails for good, cancel the others"),
+                  excluding(flag("--keep-going", &options->keep_going,
+                                 "when a task fails, run what does not need it, even if the file has fail_fast"),
+                            "--fail-fast"),
                   flag("--no-cache", &options->no_cache,
                        "run stages with `cache` even if nothing has changed since an earlier run"),
+                  flag("-v,--verbose", &options->verbose, "on a terminal, show a line for each start and end as well"),
                   flag("--output", &options->output, "show what the programs write, line by line"),
+                  flag("--web", &options->web,
+                       "serve the dashboard on this machine while the workflow runs, and print its address"),
+                  text("--secrets-dir", "DIR", &options->secrets.directory,
+                       "where the secrets of tasks are: one file for each, mode 0600"),
+                  text("--secrets-command", "COMMAND", &options->secrets.command,
+                       "a shell command that prints the value of the secret $ROTA_SECRET"),
+                  flag("--secrets-env", &options->secrets.environment,
+                       "take the secrets of tasks from the variables ROTA_SECRET_<NAME>"),
                   choice("--durability", durabilities, &options->durability,
                          "full: the run survives a power failure; relaxed: a crash of this process")},
       .json = "print one event per line as JSON, and a summary as the last line",
       .footer =
+          "FILE may be - for the standard input. A second run resumes the first: tasks that succeeded are not run\n"
+          "again. If the file was edited, unchanged tasks keep their results. --only, --from and --until may be given\n"
+          "several times.\n"
           "Ctrl-C cancels the running tasks; a second Ctrl-C exits immediately. Exit status 1: the workflow failed;\n"
           "7: it was cancelled.",
       .examples = {"rota run nightly.yaml", "rota run nightly.yaml --jobs 4 --state /var/tmp/nightly",
+                   "rota run train.yaml --set lr=0.01 --params night.yaml", "rota run nightly.yaml --from report",
                    "rota run nightly.yaml --json | jq -r .event"},
       .run = [options](Output& output) { return run(*options, output); }};
+  std::vector<Option> params = param_options(&options->params);
+  run_it.options.insert(run_it.options.begin(), params.begin(), params.end());
+  return run_it;
 }
 
 }  // namespace rota::cli

@@ -6,16 +6,19 @@
 #include <charconv>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/json_text.h"
+#include "base/secret_file.h"
 #include "base/settings.h"
 #include "cli/daemon.h"
 #include "cli/output.h"
 #include "cli/subcommands.h"
+#include "cli/worker_identity.h"
 #include "cli/worker_session.h"
 #include "worker/gpu.h"
 #include "workflow/fleet_file.h"
@@ -53,6 +56,24 @@ struct WorkerTable {
                         .environment = {"ROTA_REDIS"},
                         .secret = true},
                        "");
+  Setting<std::string> host = table.add_string(
+      {.name = "worker.host",
+       .meaning = "the URL of the host's HTTP interface, to join its fleet with --token; it names the Redis server",
+       .flag = "host",
+       .environment = {"ROTA_WORKER_HOST"}},
+      "");
+  Setting<std::string> token = table.add_string({.name = "worker.token",
+                                                 .meaning = "the join token that `rota token join` has printed",
+                                                 .flag = "token",
+                                                 .environment = {"ROTA_JOIN_TOKEN"},
+                                                 .secret = true},
+                                                "");
+  Setting<std::string> identity = table.add_string(
+      {.name = "worker.identity_file",
+       .meaning =
+           "where the identity is kept that the host gives; empty: identity.json in --dir, or nowhere without it",
+       .flag = "identity-file"},
+      "");
   Setting<std::string> prefix = table.add_string({.name = "worker.redis_prefix",
                                                   .meaning = "the prefix of the keys in Redis, as the host's",
                                                   .flag = "redis-prefix",
@@ -105,6 +126,17 @@ struct WorkerTable {
       table.add_string({.name = "worker.cache_dir",
                         .meaning = "folder for the results of stages with `cache`; empty: such stages always run",
                         .flag = "cache-dir"},
+                       "");
+  Setting<std::string> secrets_directory =
+      table.add_string({.name = "worker.secrets_dir",
+                        .meaning = "a folder with one file for each secret of tasks, mode 0600; empty: none",
+                        .flag = "secrets-dir"},
+                       "");
+  Setting<std::string> secrets_command =
+      table.add_string({.name = "worker.secrets_command",
+                        .meaning = "a shell command that prints the value of the secret $ROTA_SECRET (its version: "
+                                   "$ROTA_SECRET_VERSION); empty: none",
+                        .flag = "secrets-command"},
                        "");
   Setting<std::string> cgroup = table.add_string(
       {.name = "worker.cgroup", .meaning = "a cgroup v2 folder for programs, or auto; empty: none", .flag = "cgroup"},
@@ -197,13 +229,30 @@ Result<int> run(const WorkerCommand& command) {
   ROTA_TRY_ASSIGN(const Settings settings, load_all(rows.table, command.arguments, command.config));
   WorkerSetup setup;
   setup.join.redis = settings.get(rows.redis);
-  if (setup.join.redis.empty()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "which fleet? Give the Redis server of its host: rota worker --redis redis://HOST, or ROTA_REDIS"};
+  const std::string url = settings.get(rows.host);
+  if (setup.join.redis.empty() && url.empty()) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        "which fleet? Give its host, rota worker --host https://HOST:7070 --token T, or its Redis server: rota "
+        "worker --redis redis://HOST, or ROTA_REDIS"};
   }
   setup.join.prefix = settings.get(rows.prefix);
   setup.join.redis_ca = settings.get(rows.ca);
   ROTA_TRY_ASSIGN(setup.options.spec, spec_of(rows, settings, command.file));
+  if (!url.empty()) {
+    setup.identity_file = settings.get(rows.identity);
+    if (setup.identity_file.empty() && !settings.get(rows.directory).empty()) {
+      setup.identity_file = settings.get(rows.directory) + "/identity.json";
+    }
+    if (!settings.get(rows.directory).empty()) {
+      std::error_code none;
+      std::filesystem::create_directories(settings.get(rows.directory), none);  // run_worker() reports a failure.
+    }
+    ROTA_TRY_ASSIGN(setup.identity,
+                    join_fleet(url, settings.get(rows.token), setup.options.spec.name, setup.identity_file));
+    ROTA_TRY_ASSIGN(setup.join.redis, setup.identity->redis_url(setup.join.redis));
+    if (!setup.identity->prefix.empty()) setup.join.prefix = setup.identity->prefix;
+  }
   // What the file leaves open was given a value by its reader: it describes the machine as a whole.
   model::Resources& resources = setup.options.spec.resources;
   const model::Resources machine = machine_resources();
@@ -212,6 +261,9 @@ Result<int> run(const WorkerCommand& command) {
   setup.options.detect_resources = false;
   setup.options.directory = settings.get(rows.directory);
   setup.options.cache_directory = settings.get(rows.cache);
+  setup.options.secrets.directory = settings.get(rows.secrets_directory);
+  setup.options.secrets.command = settings.get(rows.secrets_command);
+  if (!setup.options.secrets.directory.empty()) ROTA_TRY(check_secret_directory(setup.options.secrets.directory));
   setup.options.cgroup = settings.get(rows.cgroup);
   setup.options.grace = std::chrono::duration_cast<std::chrono::milliseconds>(settings.get(rows.grace));
   setup.options.heartbeat_every = settings.get(rows.heartbeat);
@@ -240,8 +292,12 @@ Subcommand worker_subcommand() {
       .footer =
           "The worker runs until SIGTERM or SIGINT: it then takes no more tasks, lets running ones end (--drain) and\n"
           "leaves with status 0; a second signal stops running tasks, which the host gives to other workers; a third\n"
-          "exits at once. While Redis or the host cannot be reached, running tasks continue and are reported later.",
+          "exits at once. With --host and --token it gets an identity and an account at Redis of its own, which it "
+          "renews\n"
+          "(docs/security.md). While Redis or the host cannot be reached, running tasks continue and are reported "
+          "later.",
       .examples = {"rota worker --redis redis://10.0.0.7",
+                   "rota worker --host https://rota.example:7070 --token $JOIN_TOKEN --dir /var/lib/rota-worker",
                    "rota worker --redis redis://10.0.0.7 --name gpu-1 --zone eu-1 --cost-per-hour 3.2 "
                    "--gpu 2xA100:80GiB --label rack=b7"},
       .run = [command](Output&) { return run(*command); }};

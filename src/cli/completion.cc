@@ -54,6 +54,8 @@ std::string bash_value(const Option& option) {
       return "_rota_files -f";
     case Takes::kFolder:
       return "_rota_files -d";
+    case Takes::kId:
+      return "_rota_words \"$(rota complete-ids 2> /dev/null)\"";
     default:
       return ":";
   }
@@ -123,6 +125,8 @@ std::string zsh_completion(const std::vector<Subcommand>& subcommands) {
         return "_files";
       case Takes::kFolder:
         return "_files -/";
+      case Takes::kId:
+        return "{compadd ${(f)\"$(rota complete-ids 2> /dev/null)\"}}";
       default:
         return " ";
     }
@@ -196,6 +200,8 @@ std::string fish_completion(const std::vector<Subcommand>& subcommands) {
         return " -r -F";
       case Takes::kFolder:
         return " -x -a '(__fish_complete_directories)'";
+      case Takes::kId:
+        return " -x -a '(rota complete-ids 2> /dev/null)'";
       case Takes::kText:
         return " -x";
       case Takes::kNothing:
@@ -220,6 +226,7 @@ std::string fish_completion(const std::vector<Subcommand>& subcommands) {
     }
     for (const Option& option : each.positionals) {
       if (option.takes() == Takes::kFile) out += begin + " -F\n";
+      if (option.takes() == Takes::kId) out += begin + value(option) + "\n";
       if (option.takes() == Takes::kChoice) out += begin + " -a " + text(joined(option.choices)) + "\n";
     }
   }

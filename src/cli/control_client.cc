@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/os_error.h"
+#include "cli/remote_host.h"
 #include "rota/fiber/runtime.h"
 
 namespace rota::cli {
@@ -52,7 +53,12 @@ Result<std::unique_ptr<net::Listener>> listen_for_control(const std::string& sta
 
 void remove_control_socket(const std::string& state) { ::unlink(socket_path(state).c_str()); }
 
-Result<host::ControlAnswer> ask_host(const std::string& state, const host::ControlRequest& request) {
+Result<host::ControlAnswer> ask_host(const std::string& target, const host::ControlRequest& request) {
+  if (is_url(target)) {
+    ROTA_TRY_ASSIGN(const std::shared_ptr<RemoteHost> host, RemoteHost::open(target));
+    return ask_remote(*host, request);
+  }
+  const std::string& state = target;
   const Error nobody{ErrorCode::kUnavailable, "no host runs with the state folder '" + state +
                                                   "'; start one with `rota host --state " + state + "`"};
   std::error_code error;

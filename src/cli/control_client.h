@@ -16,8 +16,8 @@ namespace rota::cli {
 [[nodiscard]] Result<std::unique_ptr<net::Listener>> listen_for_control(const std::string& state);
 void remove_control_socket(const std::string& state);
 
-// Sends one request to the host of this state folder and returns its answer. Unavailable, with what to do, if no host
-// runs there. Starts a runtime of its own: call it outside of one.
-[[nodiscard]] Result<host::ControlAnswer> ask_host(const std::string& state, const host::ControlRequest& request);
+// Sends one request to the host of this state folder, or at this URL, and returns its answer. Unavailable, with what to
+// do, if no host runs there. Starts a runtime of its own: call it outside of one.
+[[nodiscard]] Result<host::ControlAnswer> ask_host(const std::string& target, const host::ControlRequest& request);
 
 }  // namespace rota::cli

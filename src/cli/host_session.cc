@@ -14,17 +14,23 @@
 #include <utility>
 #include <vector>
 
+#include "base/sync.h"
 #include "base/units.h"
 #include "bus/local.h"
+#include "bus/redis_accounts.h"
 #include "bus/redis_bus.h"
 #include "cli/control_client.h"
 #include "cli/daemon.h"
+#include "cli/etcd_access.h"
 #include "cli/host_watch.h"
 #include "host/control_server.h"
 #include "host/follower.h"
 #include "host/host.h"
 #include "host/http_door.h"
+#include "host/scheduler.h"
 #include "ledger/disk_ledger.h"
+#include "ledger/replicated_ledger.h"
+#include "net/http_url.h"
 #include "net/redis_url.h"
 #include "net/stream.h"
 #include "rota/fiber/channel.h"
@@ -35,6 +41,7 @@
 #include "rota/fiber/time.h"
 #include "rota/version.h"
 #include "rota/worker.h"
+#include "worker/guard_pool.h"
 
 namespace rota::cli {
 
@@ -42,8 +49,11 @@ using std::chrono::nanoseconds;
 
 namespace {
 
+constexpr std::uint64_t kOtherFiles = 512;  // Open files that are not connections of HTTP clients.
+
 constexpr std::chrono::seconds kFlush{2};        // For the last messages to reach Redis.
 constexpr std::chrono::seconds kLookEvery{1};    // How often the state of the bus is looked at.
+constexpr std::chrono::seconds kEtcdWithin{30};  // To reach etcd at the start.
 constexpr std::chrono::seconds kAfterDrain{15};  // For programs that were told to stop: TERM, then KILL.
 // Workers in the host's process have this label. Their tasks are given back without spending an attempt when the host
 // starts again.
@@ -72,20 +82,78 @@ host::HttpDoorOptions http_options(const host::HostConfig& config) {
   options.key = config.http_key;
   options.hosts = config.http_hosts;
   options.state = config.state;
+  options.secrets = config.secrets;
+  if (config.density) options.density = density_path(config);
+  options.metrics = metrics_path(config);
   const char* user = std::getenv("USER");  // NOLINT(concurrency-mt-unsafe): nothing here changes the environment.
   if (user != nullptr && *user != '\0') options.user = user;
   return options;
 }
 
+EtcdAccess etcd_access(const host::HostConfig& config) {
+  return {.urls = config.etcd,
+          .prefix = config.etcd_prefix,
+          .ca = config.etcd_ca,
+          .certificate = config.etcd_certificate,
+          .key = config.etcd_key};
+}
+
+// The URL under which others reach this host.
+Result<std::string> advertised(const host::HostConfig& config) {
+  if (!config.advertise.empty()) {
+    ROTA_TRY_ASSIGN(const net::HttpUrl url, net::HttpUrl::parse(config.advertise));
+    return url.to_string();
+  }
+  ROTA_TRY_ASSIGN(const net::Endpoint endpoint, host::check_http_address(http_options(config)));
+  if (endpoint.host == "0.0.0.0" || endpoint.host == "::" || endpoint.port == 0) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "'" + config.http +
+                     "' does not say how others reach this host; give --advertise URL, for example "
+                     "--advertise https://host-1.example:7070"};
+  }
+  const bool tls = !config.http_certificate.empty() || host::has_certificate(config.state);
+  return (tls ? "https://" : "http://") + endpoint.to_string();
+}
+
+// What several hosts need that a single one does not.
+Result<void> check_replicated(const host::HostConfig& config) {
+  if (config.etcd.empty()) return {};
+  ROTA_TRY(etcd_access(config).check());
+  if (config.redis.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--etcd needs --redis URL: every host that may lead must reach the workers"};
+  }
+  if (config.http.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--etcd needs --http ADDRESS: a host that does not lead sends clients to the one that does"};
+  }
+  ROTA_TRY(advertised(config));
+  return {};
+}
+
+// Runs the body in a nursery, and ends the tasks that still wait when it returns.
+template <class Body>
+void in_scope(Body&& body) {
+  try {
+    fiber::with_scope([&](fiber::Nursery& nursery) {
+      body(nursery);
+      nursery.cancel();
+    });
+  } catch (const fiber::Cancelled&) {  // As it was told to.
+  }
+}
+
 class Session {
  public:
-  Session(const HostSetup& setup, ledger::Ledger& ledger, DaemonSignals& signals,
+  // `ledger`: null if the log is in etcd.
+  Session(const HostSetup& setup, ledger::Ledger* ledger, DaemonSignals& signals,
           const std::function<Result<HostSetup>()>& reload)
       : setup_(setup),
         ledger_(ledger),
         signals_(signals),
         reload_(reload),
-        specs_(local_specs(setup.config.local_workers)) {
+        // The workers in the process of a host that was deposed would be out of reach for the next leader.
+        specs_(local_specs(setup.config.etcd.empty() ? setup.config.local_workers : 0)) {
     std::set<std::string> names;
     for (const model::WorkerSpec& spec : specs_) names.insert(spec.name);
     watch_ = std::make_unique<HostWatch>(setup_.config, std::move(names));
@@ -102,10 +170,22 @@ class Session {
   // The session's own events: what can end it.
   enum class Event : std::uint8_t { kStop, kReload, kHostEnded, kBusEnded };
 
-  Result<void> open_buses(fiber::Nursery& nursery);
+  [[nodiscard]] bool is_replicated() const { return !setup_.config.etcd.empty(); }
+  Result<std::shared_ptr<bus::RedisHostEnd>> open_redis(fiber::Nursery& nursery, std::uint64_t term);
+  Result<void> open_replica(ledger::kv::Store& store, fiber::Nursery& nursery);
+  // The beginning and the end of a term that this host leads.
+  Result<std::vector<bus::HostEnd*>> begin_term(fiber::Nursery& nursery, std::uint64_t term);
+  void end_term();
+  host::HostOptions host_options(fiber::Nursery& nursery);
+  [[nodiscard]] std::shared_ptr<bus::RedisHostEnd> redis() const {
+    const sync::MutexLock lock(mutex_);
+    return redis_bus_;
+  }
   Result<void> serve(fiber::Nursery& nursery);
   Result<void> wait_until_told(fiber::Nursery& nursery);
   Result<void> open_door();
+  // How workers get accounts at Redis.
+  Result<host::WorkerGrants> grants();
   void start_workers(fiber::Nursery& nursery);
   void drain_workers();
   void reload();
@@ -113,56 +193,130 @@ class Session {
   void watch_bus();
 
   HostSetup setup_;
-  ledger::Ledger& ledger_;
+  std::unique_ptr<ledger::ReplicatedLedger> replica_;  // Null if the log is in the state folder.
+  ledger::Ledger* ledger_;
   DaemonSignals& signals_;
   const std::function<Result<HostSetup>()>& reload_;
   const std::vector<model::WorkerSpec> specs_;
   std::unique_ptr<HostWatch> watch_;
   bus::LocalBus local_bus_;
-  std::unique_ptr<bus::RedisHostEnd> redis_bus_;
+  mutable sync::Mutex mutex_;
+  std::shared_ptr<bus::RedisHostEnd> redis_bus_ ROTA_GUARDED_BY(mutex_);  // Null without Redis, or while following.
+  sync::Atomic<bool> stopping_{false};
   std::unique_ptr<host::Host> host_;
   std::unique_ptr<host::ControlServer> control_;
-  std::unique_ptr<host::HttpDoor> door_;  // Null without --http.
+  std::unique_ptr<bus::RedisAccounts> accounts_;  // Null without Redis or --http.
+  std::unique_ptr<host::HttpDoor> door_;          // Null without --http.
   std::vector<LocalWorker> workers_;
   fiber::Channel<Event> events_{16};
 };
 
-Result<void> Session::open_buses(fiber::Nursery& nursery) {
-  if (setup_.config.redis.empty()) return {};
+Result<std::shared_ptr<bus::RedisHostEnd>> Session::open_redis(fiber::Nursery& nursery, std::uint64_t term) {
   ROTA_TRY_ASSIGN(bus::RedisBusOptions options,
                   bus::RedisBusOptions::of(setup_.config.redis, setup_.config.redis_prefix, setup_.config.redis_ca));
+  options.term = term;
   ROTA_LOG(kInfo, "redis", {"url", options.url.to_string()}, {"prefix", options.prefix});
-  ROTA_TRY_ASSIGN(redis_bus_, bus::RedisHostEnd::open(net::real_network(), std::move(options), nursery));
+  ROTA_TRY_ASSIGN(std::unique_ptr<bus::RedisHostEnd> opened,
+                  bus::RedisHostEnd::open(net::real_network(), std::move(options), nursery));
+  std::shared_ptr<bus::RedisHostEnd> shared(std::move(opened));
+  const sync::MutexLock lock(mutex_);
+  redis_bus_ = shared;
+  return shared;
+}
+
+Result<void> Session::open_replica(ledger::kv::Store& store, fiber::Nursery& nursery) {
+  const host::HostConfig& config = setup_.config;
+  ledger::EtcdLedgerOptions options;
+  options.prefix = config.etcd_prefix;
+  ROTA_TRY_ASSIGN(options.name, advertised(config));
+  options.lease = std::chrono::ceil<std::chrono::seconds>(config.etcd_lease);
+  options.terms_above = static_cast<std::uint64_t>((fiber::now() + fiber::wall_offset()).count() / 1'000'000);
+  ROTA_LOG(kInfo, "connecting to etcd", {"urls", config.etcd}, {"for_at_most_s", kEtcdWithin.count()});
+  Result<std::unique_ptr<ledger::ReplicatedLedger>> opened =
+      ledger::ReplicatedLedger::open(store, std::move(options), nursery, kEtcdWithin);
+  if (!opened.ok()) return std::move(opened).take_error().in("etcd at " + config.etcd);
+  replica_ = std::move(*opened);
+  ledger_ = replica_.get();
+  ROTA_LOG(kInfo, "etcd", {"urls", config.etcd}, {"prefix", config.etcd_prefix}, {"record", replica_->last_index()},
+           {"leader", replica_->leader()});
   return {};
 }
 
-Result<void> Session::run() {
-  Result<void> outcome;
-  try {
-    fiber::with_scope([&](fiber::Nursery& nursery) {
-      outcome = serve(nursery);
-      nursery.cancel();  // What still waits: the reader of signals, the tasks of the bus.
-    });
-  } catch (const fiber::Cancelled&) {  // As it was told to.
-  }
-  return outcome;
+Result<std::vector<bus::HostEnd*>> Session::begin_term(fiber::Nursery& nursery, std::uint64_t term) {
+  ROTA_TRY(host_->follower().read([&](const fleet::State& state) { watch_->begin(state); }));
+  ROTA_TRY_ASSIGN(const std::shared_ptr<bus::RedisHostEnd> opened, open_redis(nursery, term));
+  notify_service_manager("STATUS=leading");
+  return std::vector<bus::HostEnd*>{opened.get()};
 }
 
-Result<void> Session::serve(fiber::Nursery& nursery) {
-  ROTA_TRY(open_buses(nursery));
-  std::vector<bus::HostEnd*> buses{&local_bus_.host()};
-  if (redis_bus_ != nullptr) buses.push_back(redis_bus_.get());
+void Session::end_term() {
+  std::shared_ptr<bus::RedisHostEnd> closing;
+  {
+    const sync::MutexLock lock(mutex_);
+    closing.swap(redis_bus_);
+  }
+  if (closing == nullptr) return;
+  if (stopping_.load()) (void)closing->flush(kFlush);
+  closing->close();
+  notify_service_manager("STATUS=following");
+}
 
+host::HostOptions Session::host_options(fiber::Nursery& nursery) {
   host::HostOptions options;
   options.policy = setup_.policy;
+  options.follow = true;
+  options.snapshot_every = setup_.config.snapshot_every;
+  options.compact = setup_.config.compact;
+  if (is_replicated()) {
+    options.replica = replica_.get();
+    options.open_buses = [this, &nursery](std::uint64_t term) { return begin_term(nursery, term); };
+    options.close_buses = [this] { end_term(); };
+    return options;
+  }
   options.ends_with_host = [](const model::WorkerSpec& spec) {
     return std::find(spec.labels.begin(), spec.labels.end(), kEmbedded) != spec.labels.end();
   };
   options.await_workers = specs_.size();
-  options.follow = true;
-  options.snapshot_every = setup_.config.snapshot_every;
-  options.compact = setup_.config.compact;
-  host_ = std::make_unique<host::Host>(ledger_, buses, std::move(options), watch_.get());
+  return options;
+}
+
+Result<void> Session::run() {
+  Result<void> outcome;
+  if (!is_replicated()) {
+    in_scope([&](fiber::Nursery& nursery) { outcome = serve(nursery); });
+    return outcome;
+  }
+  // The connection to etcd outlives the tasks of the ledger, and the ledger everything that reads the log.
+  std::unique_ptr<EtcdConnection> connection;
+  in_scope([&](fiber::Nursery& connections) {
+    Result<std::unique_ptr<EtcdConnection>> opened = EtcdConnection::open(etcd_access(setup_.config), connections);
+    if (!opened.ok()) {
+      outcome = std::move(opened).take_error();
+      return;
+    }
+    connection = std::move(*opened);
+    in_scope([&](fiber::Nursery& ledger_tasks) {
+      outcome = open_replica(connection->store(), ledger_tasks);
+      if (outcome.ok()) in_scope([&](fiber::Nursery& nursery) { outcome = serve(nursery); });
+      door_.reset();
+      control_.reset();
+      host_.reset();
+      replica_.reset();
+    });
+    connection->close();
+  });
+  return outcome;
+}
+
+Result<void> Session::serve(fiber::Nursery& nursery) {
+  std::vector<bus::HostEnd*> buses{&local_bus_.host()};
+  if (is_replicated()) {
+    buses.clear();
+  } else if (!setup_.config.redis.empty()) {
+    ROTA_TRY_ASSIGN(const std::shared_ptr<bus::RedisHostEnd> opened, open_redis(nursery, 0));
+    buses.push_back(opened.get());
+  }
+  host_ = std::make_unique<host::Host>(*ledger_, buses, host_options(nursery), watch_.get());
   fiber::Task<void> watching = nursery.spawn([this] { watch_->run(); });
   fiber::Task<Result<void>> hosting = nursery.spawn([this] {
     Result<void> ended = host_->run();
@@ -178,19 +332,26 @@ Result<void> Session::serve(fiber::Nursery& nursery) {
   fiber::Task<void> controlling = nursery.spawn([this] { control_->run(); });
   std::optional<fiber::Task<void>> serving_http;
   if (door_ != nullptr) serving_http = nursery.spawn([this] { door_->run(); });
+  fiber::Task<void> scheduling =
+      nursery.spawn([scheduler = std::make_shared<host::Scheduler>(*host_)] { scheduler->run(); });
 
   Result<void> outcome = wait_until_told(nursery);
 
   notify_service_manager("STOPPING=1\nSTATUS=stopping");
   control_->refuse_submissions();
   if (door_ != nullptr) door_->refuse_submissions();
+  scheduling.cancel();
+  scheduling.wait();
   drain_workers();
+  stopping_.store(true);
   host_->stop();
   if (Result<void> ended = hosting.get(); !ended.ok()) outcome = std::move(ended);
-  if (redis_bus_ != nullptr) {
-    (void)redis_bus_->flush(kFlush);
-    redis_bus_->close();
+  if (const std::shared_ptr<bus::RedisHostEnd> bus = redis()) {
+    (void)bus->flush(kFlush);
+    bus->close();
   }
+  // Another host may lead from now on.
+  if (replica_ != nullptr) (void)replica_->close();
   listener->close();
   if (door_ != nullptr) door_->close();
   controlling.wait();
@@ -201,10 +362,42 @@ Result<void> Session::serve(fiber::Nursery& nursery) {
   return outcome;
 }
 
+Result<host::WorkerGrants> Session::grants() {
+  host::WorkerGrants grants;
+  if (setup_.config.redis.empty()) return grants;
+  ROTA_TRY_ASSIGN(const bus::RedisBusOptions options,
+                  bus::RedisBusOptions::of(setup_.config.redis, setup_.config.redis_prefix, setup_.config.redis_ca));
+  accounts_ = std::make_unique<bus::RedisAccounts>(net::real_network(), options);
+  grants.grant = [this](const std::string& worker) -> Result<host::WorkerGrant> {
+    ROTA_TRY_ASSIGN(bus::RedisAccount account, accounts_->grant(worker));
+    return host::WorkerGrant{std::move(account.url), std::move(account.prefix), std::move(account.user),
+                             std::move(account.password)};
+  };
+  grants.revoke = [this](const std::string& escaped) { return accounts_->revoke(escaped); };
+  return grants;
+}
+
 Result<void> Session::open_door() {
   const host::HostConfig& config = setup_.config;
-  if (config.http.empty()) return {};
-  ROTA_TRY_ASSIGN(door_, host::HttpDoor::open(*host_, ledger_, net::real_network(), http_options(config)));
+  if (config.http.empty()) {
+    if (!metrics_path(config).empty()) {
+      ROTA_LOG(kWarn, "metrics.json is written by a host with HTTP only; give --http ADDRESS",
+               {"file", metrics_path(config)});
+    }
+    return {};
+  }
+  host::HttpDoorOptions options = http_options(config);
+  // The ledger, the bus, logs and local workers need files, too.
+  const std::uint64_t files = worker::raise_open_files();
+  const std::uint64_t most = files > 2 * kOtherFiles ? files - kOtherFiles : files / 2;
+  const auto wanted = static_cast<std::uint64_t>(config.http_connections);
+  options.limits.connections = std::min(wanted, most);
+  if (most < wanted) {
+    ROTA_LOG(kInfo, "the limit of open files allows fewer HTTP connections than host.http_connections",
+             {"connections", most}, {"open_files", files});
+  }
+  ROTA_TRY_ASSIGN(options.grants, grants());
+  ROTA_TRY_ASSIGN(door_, host::HttpDoor::open(*host_, *ledger_, net::real_network(), std::move(options)));
   ROTA_LOG(kInfo, "http", {"url", (door_->is_encrypted() ? "https://" : "http://") + door_->endpoint().to_string()},
            {"tokens", config.state + "/" + std::string(host::kTokensFile)});
   return {};
@@ -218,9 +411,9 @@ Result<void> Session::wait_until_told(fiber::Nursery& nursery) {
       (void)events_.try_send(*signal == DaemonSignal::kStop ? Event::kStop : Event::kReload);
     }
   });
-  if (redis_bus_ != nullptr) nursery.launch([this] { watch_bus(); });
+  if (!setup_.config.redis.empty()) nursery.launch([this] { watch_bus(); });
   ROTA_LOG(kInfo, "host started", {"version", library_version_text()}, {"state", setup_.config.state},
-           {"local_workers", specs_.size()}, {"record", ledger_.last_index()});
+           {"local_workers", specs_.size()}, {"record", ledger_->last_index()});
   notify_service_manager("READY=1\nSTATUS=serving");
   for (;;) {
     const std::optional<Event> event = events_.receive();
@@ -236,7 +429,7 @@ Result<void> Session::wait_until_told(fiber::Nursery& nursery) {
       case Event::kHostEnded:
         return {};  // serve() returns its error.
       case Event::kBusEnded:
-        return redis_bus_->ended();
+        return redis()->ended();
     }
   }
 }
@@ -245,11 +438,17 @@ void Session::watch_bus() {
   bool reachable = false;
   bool told = false;
   for (;;) {
-    if (!redis_bus_->ended().ok()) {
+    const std::shared_ptr<bus::RedisHostEnd> bus = redis();
+    if (bus == nullptr) {  // This host follows.
+      if (!fiber::sleep_for(kLookEvery).ok()) return;
+      continue;
+    }
+    // A host that shares its log follows when another one has taken the workers over.
+    if (!bus->ended().ok() && !is_replicated()) {
       (void)events_.try_send(Event::kBusEnded);
       return;
     }
-    const Result<void> status = redis_bus_->status();
+    const Result<void> status = bus->status();
     if (status.ok() && !reachable) ROTA_LOG(kInfo, "redis is reachable");
     if (!status.ok() && (reachable || !told)) {
       ROTA_LOG(kWarn, "redis is unreachable; running tasks continue", {"why", status.error().message});
@@ -268,6 +467,10 @@ void Session::start_workers(fiber::Nursery& nursery) {
     options.detect_resources = false;
     options.directory = setup_.config.state + "/logs";
     options.cache_directory = setup_.config.state + "/cache";
+    options.secrets.directory = setup_.config.secrets;
+    // Several in the time after which the host gives a silent worker up.
+    options.heartbeat_every = std::clamp<nanoseconds>(std::chrono::milliseconds(setup_.policy.heartbeat_ttl_ms) / 4,
+                                                      std::chrono::milliseconds(10), options.heartbeat_every);
     local.worker = std::make_unique<Worker>(std::move(options));
     local.end = local_bus_.connect(spec.name).value();  // The names are different.
     local.task = nursery.spawn([worker = local.worker.get(), end = local.end.get()] { return worker->run(*end); });
@@ -314,6 +517,10 @@ void Session::reload() {
   needs_restart("host.redis", now.redis != wanted.redis);
   needs_restart("host.redis_prefix", now.redis_prefix != wanted.redis_prefix);
   needs_restart("host.redis_ca", now.redis_ca != wanted.redis_ca);
+  needs_restart("host.etcd", now.etcd != wanted.etcd || now.etcd_prefix != wanted.etcd_prefix ||
+                                 now.etcd_lease != wanted.etcd_lease || now.etcd_ca != wanted.etcd_ca ||
+                                 now.etcd_certificate != wanted.etcd_certificate || now.etcd_key != wanted.etcd_key ||
+                                 now.advertise != wanted.advertise);
   needs_restart("host.local_workers", now.local_workers != wanted.local_workers);
   needs_restart("host.threads", now.threads != wanted.threads);
   needs_restart("host.durability", now.durability != wanted.durability);
@@ -323,7 +530,8 @@ void Session::reload() {
   needs_restart("host.density", now.density != wanted.density || now.metrics_directory != wanted.metrics_directory ||
                                     now.density_bucket_sec != wanted.density_bucket_sec);
   needs_restart("host.http", now.http != wanted.http || now.http_certificate != wanted.http_certificate ||
-                                 now.http_key != wanted.http_key || now.http_hosts != wanted.http_hosts);
+                                 now.http_key != wanted.http_key || now.http_hosts != wanted.http_hosts ||
+                                 now.http_connections != wanted.http_connections);
   needs_restart("log.file", setup_.log.file != loaded->log.file || setup_.log.format != loaded->log.format);
   if (door_ != nullptr) {
     if (const Result<void> read = door_->reload(); !read.ok()) {
@@ -339,6 +547,7 @@ void Session::reload() {
 Result<void> run_host(const HostSetup& setup, const std::function<Result<HostSetup>()>& reload) {
   // An address that is refused is an error before anything is started.
   if (!setup.config.http.empty()) ROTA_TRY(host::check_http_address(http_options(setup.config)));
+  ROTA_TRY(check_replicated(setup.config));
   std::error_code error;
   std::filesystem::create_directories(setup.config.state + "/logs", error);
   if (error) {
@@ -355,12 +564,15 @@ Result<void> run_host(const HostSetup& setup, const std::function<Result<HostSet
   // Created before any other thread: see run_session.cc.
   ROTA_TRY_ASSIGN(const std::unique_ptr<fiber::Runtime> runtime,
                   fiber::Runtime::create({.worker_count = static_cast<std::size_t>(setup.config.threads)}));
-  ROTA_TRY_ASSIGN(
-      const std::unique_ptr<ledger::DiskLedger> ledger,
-      ledger::DiskLedger::open({.path = setup.config.state + "/ledger.db", .durability = setup.config.durability}));
+  std::unique_ptr<ledger::DiskLedger> ledger;
+  if (setup.config.etcd.empty()) {
+    ROTA_TRY_ASSIGN(ledger, ledger::DiskLedger::open(
+                                {.path = setup.config.state + "/ledger.db", .durability = setup.config.durability}));
+  }
   ROTA_TRY_ASSIGN(const std::unique_ptr<DaemonSignals> signals, DaemonSignals::install(2));
-  Result<void> outcome = runtime->run([&] { return Session(setup, *ledger, *signals, reload).run(); });
-  Result<void> closed = ledger->close();
+  Result<void> outcome = runtime->run([&] { return Session(setup, ledger.get(), *signals, reload).run(); });
+  Result<void> closed;
+  if (ledger != nullptr) closed = ledger->close();
   if (outcome.ok()) outcome = std::move(closed);
   if (outcome.ok()) {
     ROTA_LOG(kInfo, "host stopped");

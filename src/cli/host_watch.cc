@@ -20,8 +20,7 @@ double fraction(std::int64_t billionths) { return static_cast<double>(billionths
 HostWatch::HostWatch(const host::HostConfig& config, std::set<std::string> local)
     : local_(std::move(local)),
       output_(config.state + "/logs", config.output_most_bytes),
-      density_path_((config.metrics_directory.empty() ? config.state : config.metrics_directory) +
-                    "/task_worker_density.json") {
+      density_path_(density_path(config)) {
   if (config.density) density_.emplace(config.density_bucket_sec);
 }
 

@@ -1,5 +1,7 @@
 #include "cli/log_source.h"
 
+#include <poll.h>
+
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/remote_host.h"
 #include "host/recovery.h"
 #include "ledger/disk_reader.h"
 
@@ -18,6 +21,7 @@ namespace {
 
 constexpr std::string_view kSqliteMagic = "SQLite format 3";
 constexpr std::size_t kReadRecords = 10'000;
+constexpr int kLookEveryMs = 100;
 
 class FileSource final : public LogSource {
  public:
@@ -112,6 +116,7 @@ Result<std::unique_ptr<LogSource>> open_ledger(const std::string& path) {
 }  // namespace
 
 Result<std::unique_ptr<LogSource>> LogSource::open(const std::string& path) {
+  if (is_url(path)) return open_remote_log(path);
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
   if (!std::filesystem::exists(status)) {
@@ -136,6 +141,16 @@ Result<std::unique_ptr<LogSource>> LogSource::open(const std::string& path) {
     return open_ledger(path);
   }
   return std::unique_ptr<LogSource>(std::make_unique<FileSource>(path, std::move(bytes)));
+}
+
+Result<void> LogSource::wait() {
+  ::poll(nullptr, 0, kLookEveryMs);
+  return refresh();
+}
+
+Result<std::optional<std::string>> writer_of(const std::string& log) {
+  if (is_url(log)) return std::optional<std::string>("the host at " + log);
+  return ledger::DiskReader::writer_of(log);
 }
 
 Result<const fleet::Record*> LogSource::find(std::uint64_t index) {

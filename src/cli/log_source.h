@@ -1,5 +1,6 @@
-// LogSource: reads the records of a log file (fleet/record.h), or of the ledger of a host or of `rota run`, even while
-// another process has it open. Every record is checked as it is read. Nothing is changed.
+// LogSource: reads the records of a log file (fleet/record.h), of the ledger of a host or of `rota run`, even while
+// another process has it open, or of a host that is reached over HTTP. Every record is checked as it is read. Nothing
+// is changed.
 //
 //   ROTA_TRY_ASSIGN(auto log, LogSource::open(place.log));
 //   ROTA_TRY_ASSIGN(fleet::Brain brain, log->begin());
@@ -10,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "fleet/brain.h"
@@ -22,7 +24,7 @@ class LogSource {
  public:
   virtual ~LogSource() = default;
 
-  // NotFound, IoError, PermissionDenied; Corrupt if the file is not a log.
+  // A file, or the URL of a host. NotFound, IoError, PermissionDenied; Corrupt if the file is not a log.
   static Result<std::unique_ptr<LogSource>> open(const std::string& path);
 
   // Goes back to the start. Returns the brain as it was before the first record that next() returns: an empty one, or
@@ -34,11 +36,19 @@ class LogSource {
   virtual Result<const fleet::Record*> next() = 0;
   // After the end: lets next() return the records that were committed since.
   virtual Result<void> refresh() { return {}; }
+  // The same, after a moment, or when there is one.
+  virtual Result<void> wait();
   // How much was read, in thousandths.
   [[nodiscard]] virtual int permille() const = 0;
 
-  // The record with this index, or null if there is none. Goes back to the start first.
-  Result<const fleet::Record*> find(std::uint64_t index);
+  // The record with this index, or null if there is none. May go back to the start: call begin() before next().
+  virtual Result<const fleet::Record*> find(std::uint64_t index);
 };
+
+// The log of the host at this URL (remote_source.cc).
+[[nodiscard]] Result<std::unique_ptr<LogSource>> open_remote_log(const std::string& url);
+
+// Who writes the log now: "process 42 (rota)", or the host itself for a URL. None: nobody.
+[[nodiscard]] Result<std::optional<std::string>> writer_of(const std::string& log);
 
 }  // namespace rota::cli

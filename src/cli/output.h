@@ -21,8 +21,10 @@
 #include "base/settings.h"
 #include "cli/load.h"
 #include "cli/replay.h"
+#include "cli/run_past.h"
 #include "cli/run_summary.h"
 #include "cli/run_view.h"
+#include "cli/simulate.h"
 #include "cli/status.h"
 #include "fleet/explain.h"
 #include "model/workflow_spec.h"
@@ -50,6 +52,14 @@ struct Submission {
   std::optional<fleet::Outcome> outcome{};  // If its end was waited for.
 };
 
+// `rota run --dry-run`.
+struct RunPlan {
+  const model::WorkflowSpec& spec;
+  const std::vector<model::WorkerSpec>& workers;
+  std::vector<StagePlan> stages{};      // One per stage of the workflow.
+  std::vector<std::string> warnings{};  // Stages that no worker can run.
+};
+
 // `rota workers`.
 struct WorkerLine {
   std::string name{};
@@ -59,6 +69,30 @@ struct WorkerLine {
   std::int64_t cost_microdollars_per_hour = 0;
   std::size_t tasks = 0;   // Running there.
   std::size_t queued = 0;  // Waiting there for room.
+};
+
+struct ScheduleLine {
+  std::string name{};
+  std::string cron{};
+  std::string zone{};
+  std::string missed{};
+  std::string overlap{};
+  std::string user{};
+  bool paused = false;
+  std::uint64_t fired = 0;
+  std::size_t queued = 0;
+  std::vector<std::string> running{};
+  std::vector<std::string> next{};  // RFC 3339.
+};
+
+// `rota ledger backup` and `restore`.
+struct LedgerCopy {
+  enum class Action : std::uint8_t { kBackup, kRestore, kCopy };
+  Action action = Action::kBackup;
+  std::string from{};
+  std::string to{};
+  std::uint64_t last_index = 0;   // Of the copy.
+  std::uint64_t first_index = 1;  // Records before it are part of the snapshot.
 };
 
 // `rota token`.
@@ -90,18 +124,21 @@ class Output {
   virtual void validation(const std::string& file, const Result<Loaded>& loaded) = 0;
   virtual void graph(const model::WorkflowSpec& spec, GraphFormat format) = 0;
   // `rota run --dry-run`
-  virtual void plan(const model::WorkflowSpec& spec, const std::vector<model::WorkerSpec>& workers) = 0;
+  virtual void plan(const RunPlan& plan) = 0;
   // `older`: all workflows of a log, not only its latest.
   virtual void status(const std::vector<PlaceStatus>& places, bool older) = 0;
   virtual void explanation(const fleet::Explanation& explanation) = 0;
   virtual void replay(const Replay& replay) = 0;
   // The log does not verify, or cannot be read. The error goes to standard error in any case.
   virtual void replay_failed(const Error& error) { (void)error; }
+  virtual void simulated(const Simulated& simulated) = 0;
   virtual void trace_written(const std::string& path, std::size_t slices) = 0;
+  virtual void ledger_copied(const LedgerCopy& copy) = 0;
   virtual void submitted(const Submission& submission) = 0;
   // A control of a workflow or task was accepted: "cancel", "wf-3".
   virtual void controlled(const std::string& action, const std::string& what, std::uint64_t index) = 0;
   virtual void workers(const std::vector<WorkerLine>& workers) = 0;
+  virtual void schedules(const std::vector<ScheduleLine>& schedules) = 0;
   virtual void tokens(const std::vector<TokenLine>& tokens) = 0;
   // The only time that the secret is shown.
   virtual void token_made(const std::string& name, const std::string& secret) = 0;
@@ -117,6 +154,10 @@ class Output {
   // Why there is no log.
   virtual void log_note(const LogOwner& owner, const std::string& text) = 0;
 
+  // -v: more is shown.
+  void set_verbose(bool verbose) { verbose_ = verbose; }
+  [[nodiscard]] bool verbose() const { return verbose_; }
+
   // `rota run`: what is shown while the workflow runs, and at its end.
   [[nodiscard]] virtual std::unique_ptr<RunView> run_view() = 0;
   virtual void run_ended(const RunSummary& summary) = 0;
@@ -128,6 +169,7 @@ class Output {
 
  private:
   std::FILE* const out_;
+  bool verbose_ = false;
 };
 
 // REQUIRES: out outlives it.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/json_writer.h"
+#include "cli/load.h"
 #include "fleet/names.h"
 
 namespace rota::cli {
@@ -24,10 +25,27 @@ std::string object(Write&& write) {
 void write_stages(JsonWriter& json, const model::WorkflowSpec& spec) {
   json.field("name", spec.name).key("stages").begin_array();
   for (const model::Stage& stage : spec.stages) {
-    json.begin_object().field("name", stage.name).field("tasks", std::max<std::size_t>(stage.items.size(), 1));
+    json.begin_object().field("name", stage.name).field("tasks", tasks_of(stage));
+    if (stage.fan_out) {
+      json.key("matrix").begin_object();
+      for (const model::MatrixList& list : stage.fan_out->lists) json.field(list.name, list.values);
+      json.end_object();
+    }
     json.key("needs").begin_array();
     for (const std::uint32_t need : stage.needs) json.value(spec.stages[need].name);
-    json.end_array().end_object();
+    json.end_array();
+    if (!stage.each.empty()) {
+      json.key("each").begin_object();
+      for (const model::ItemNeed& each : stage.each) {
+        json.key(spec.stages[each.stage].name).begin_array();
+        for (const std::string& name : each.names) json.value(name);
+        json.end_array();
+      }
+      json.end_object();
+    }
+    if (stage.waits_for_end()) json.field("when", to_string(stage.when));
+    if (stage.finally) json.field("finally", true);
+    json.end_object();
   }
   json.end_array();
 }
@@ -105,12 +123,25 @@ void JsonOutput::graph(const model::WorkflowSpec& spec, GraphFormat /*format*/) 
   print_line(object([&](JsonWriter& json) { write_stages(json, spec); }));
 }
 
-void JsonOutput::plan(const model::WorkflowSpec& spec, const std::vector<model::WorkerSpec>& workers) {
+void JsonOutput::plan(const RunPlan& plan) {
   print_line(object([&](JsonWriter& json) {
     json.field("dry_run", true);
-    write_stages(json, spec);
+    write_stages(json, plan.spec);
+    json.key("plan").begin_array();
+    for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+      const StagePlan& stage = plan.stages[s];
+      json.begin_object().field("stage", plan.spec.stages[s].name).field("tasks", stage.tasks);
+      json.field("kept", stage.kept);
+      if (stage.open_ended) json.field("open_ended", true);
+      if (stage.kept < stage.tasks) json.field("why", stage.why);
+      json.end_object();
+    }
+    json.end_array();
+    json.key("warnings").begin_array();
+    for (const std::string& warning : plan.warnings) json.value(warning);
+    json.end_array();
     json.key("workers").begin_array();
-    for (const model::WorkerSpec& worker : workers) {
+    for (const model::WorkerSpec& worker : plan.workers) {
       json.begin_object()
           .field("name", worker.name)
           .field("cpu_millis", worker.resources.cpu_millis)
@@ -168,6 +199,19 @@ void JsonOutput::trace_written(const std::string& path, std::size_t slices) {
   print_line(object([&](JsonWriter& json) { json.field("path", path).field("slices", slices); }));
 }
 
+void JsonOutput::ledger_copied(const LedgerCopy& copy) {
+  print_line(object([&](JsonWriter& json) {
+    using Action = LedgerCopy::Action;
+    json.field("action", copy.action == Action::kRestore ? "restore"
+                         : copy.action == Action::kCopy  ? "copy"
+                                                         : "backup")
+        .field("from", copy.from)
+        .field("to", copy.to)
+        .field("first_index", copy.first_index)
+        .field("last_index", copy.last_index);
+  }));
+}
+
 void JsonOutput::log_fact(const LogOwner& owner, std::string_view key, std::string_view value) {
   print_line(object([&](JsonWriter& json) {
     json.field("task", owner.task.to_string())
@@ -208,6 +252,33 @@ void JsonOutput::workers(const std::vector<WorkerLine>& workers) {
           .field("zone", worker.zone)
           .field("resources", worker.resources)
           .end_object();
+    }
+    json.end_array();
+  }));
+}
+
+void JsonOutput::schedules(const std::vector<ScheduleLine>& schedules) {
+  const auto texts = [](JsonWriter& json, std::string_view name, const std::vector<std::string>& list) {
+    json.key(name).begin_array();
+    for (const std::string& text : list) json.value(text);
+    json.end_array();
+  };
+  print_line(object([&](JsonWriter& json) {
+    json.key("schedules").begin_array();
+    for (const ScheduleLine& schedule : schedules) {
+      json.begin_object()
+          .field("name", schedule.name)
+          .field("cron", schedule.cron)
+          .field("tz", schedule.zone)
+          .field("missed", schedule.missed)
+          .field("overlap", schedule.overlap)
+          .field("user", schedule.user)
+          .field("paused", schedule.paused)
+          .field("fired", schedule.fired)
+          .field("queued", schedule.queued);
+      texts(json, "running", schedule.running);
+      texts(json, "next", schedule.next);
+      json.end_object();
     }
     json.end_array();
   }));

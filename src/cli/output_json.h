@@ -13,15 +13,18 @@ class JsonOutput final : public Output {
   void settings(const Settings& settings) override;
   void validation(const std::string& file, const Result<Loaded>& loaded) override;
   void graph(const model::WorkflowSpec& spec, GraphFormat format) override;
-  void plan(const model::WorkflowSpec& spec, const std::vector<model::WorkerSpec>& workers) override;
+  void plan(const RunPlan& plan) override;
   void status(const std::vector<PlaceStatus>& places, bool older) override;
   void explanation(const fleet::Explanation& explanation) override;
   void replay(const Replay& replay) override;
   void replay_failed(const Error& error) override;
+  void simulated(const Simulated& simulated) override { print_line(simulation_json(simulated)); }
   void trace_written(const std::string& path, std::size_t slices) override;
+  void ledger_copied(const LedgerCopy& copy) override;
   void submitted(const Submission& submission) override;
   void controlled(const std::string& action, const std::string& what, std::uint64_t index) override;
   void workers(const std::vector<WorkerLine>& workers) override;
+  void schedules(const std::vector<ScheduleLine>& schedules) override;
   void tokens(const std::vector<TokenLine>& tokens) override;
   void token_made(const std::string& name, const std::string& secret) override;
   void token_revoked(const std::string& name) override;

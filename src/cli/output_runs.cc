@@ -7,6 +7,7 @@
 #include "cli/format.h"
 #include "cli/output_table.h"
 #include "cli/table.h"
+#include "cli/terminal.h"
 
 namespace rota::cli {
 
@@ -14,24 +15,90 @@ using graph::TaskState;
 
 namespace {
 
-constexpr std::size_t kMostRows = 60;     // With more tasks, those that succeeded are not listed.
+constexpr std::size_t kMostRows = 60;      // With more tasks, stages are listed instead of tasks.
+constexpr std::size_t kMostFailed = 20;    // Of the tasks that failed, beside the stages.
+constexpr std::size_t kOtherColumns = 50;  // Of the table of tasks, beside the name.
+constexpr std::size_t kLeastName = 12;
 constexpr std::size_t kMostRunning = 20;  // Of the tasks that run now.
 constexpr std::size_t kMostOnPath = 8;    // Tasks of the critical path.
 
-std::string task_table(const RunReport& report) {
+// How many columns a name may have: all that it needs, unless it is for a terminal.
+std::size_t name_columns(const Terminal& terminal) {
+  if (!terminal.is_terminal) return 1000;
+  return std::max(kLeastName, terminal.columns > kOtherColumns ? terminal.columns - kOtherColumns : 0);
+}
+
+void task_row(Table& table, const TaskRow& task, const Terminal& terminal) {
+  table.row({fit_middle(task.name, name_columns(terminal)), task.cached ? "cached" : state_text(task),
+             std::to_string(task.attempts), task.started_ns == 0 ? "-" : short_time(task.wait_ns),
+             short_time(task.run_ns), task.worker.empty() ? "-" : task.worker});
+}
+
+// One row per stage: how many of its tasks are in which state, and how long they took.
+std::string stage_table(const RunReport& report, const Terminal& terminal) {
+  struct Sum {
+    std::string name{};
+    std::size_t tasks = 0, succeeded = 0, failed = 0, others = 0, timed = 0;
+    std::int64_t run_ns = 0, longest_ns = 0;
+  };
+  std::vector<Sum> stages(report.needs.size());
+  for (const TaskRow& task : report.tasks) {
+    Sum& sum = stages[task.stage];
+    if (sum.tasks++ == 0) sum.name = task.name.substr(0, task.name.find('['));
+    if (task.state == TaskState::kSucceeded) {
+      ++sum.succeeded;
+    } else if (task.state == TaskState::kFailed) {
+      ++sum.failed;
+    } else {
+      ++sum.others;
+    }
+    if (task.run_ns == 0) continue;
+    ++sum.timed;
+    sum.run_ns += task.run_ns;
+    sum.longest_ns = std::max(sum.longest_ns, task.run_ns);
+  }
+  std::stable_sort(stages.begin(), stages.end(), [](const Sum& a, const Sum& b) { return a.failed > b.failed; });
+  Table table;
+  table.row({"stage", "tasks", "succeeded", "failed", "other", "mean", "longest"});
+  std::size_t left_out = 0;
+  for (const Sum& sum : stages) {
+    if (table.size() > kMostRows) {
+      ++left_out;
+      continue;
+    }
+    table.row({fit_middle(sum.name, name_columns(terminal)), std::to_string(sum.tasks), std::to_string(sum.succeeded),
+               std::to_string(sum.failed), std::to_string(sum.others),
+               sum.timed == 0 ? "-" : short_time(sum.run_ns / static_cast<std::int64_t>(sum.timed)),
+               sum.timed == 0 ? "-" : short_time(sum.longest_ns)});
+  }
+  return table.text() + (left_out > 0 ? "(" + counted(left_out, "more stage") + " not shown)\n" : "");
+}
+
+// Failures first. With many tasks, only failures, and then the stages.
+std::string task_table(const RunReport& report, const Terminal& terminal) {
+  const bool many = report.tasks.size() > kMostRows;
   Table table;
   table.row({"task", "state", "attempts", "wait", "run", "worker"});
   std::size_t left_out = 0;
   for (const TaskRow& task : report.tasks) {
-    if (report.tasks.size() > kMostRows && (task.state == TaskState::kSucceeded || table.size() > kMostRows)) {
+    if (task.state != TaskState::kFailed) continue;
+    if (many && table.size() > kMostFailed) {
       ++left_out;
-      continue;
+    } else {
+      task_row(table, task, terminal);
     }
-    table.row({task.name, task.cached ? "cached" : state_text(task), std::to_string(task.attempts),
-               task.started_ns == 0 ? "-" : short_time(task.wait_ns), short_time(task.run_ns),
-               task.worker.empty() ? "-" : task.worker});
   }
-  return table.text() + (left_out > 0 ? "(" + std::to_string(left_out) + " more tasks are not shown)\n" : "");
+  if (many) {
+    const std::string failed =
+        table.size() == 1
+            ? std::string()
+            : table.text() + (left_out > 0 ? "(" + counted(left_out, "more failed task") + " not shown)\n" : "") + "\n";
+    return failed + stage_table(report, terminal);
+  }
+  for (const TaskRow& task : report.tasks) {
+    if (task.state != TaskState::kFailed) task_row(table, task, terminal);
+  }
+  return table.text();
 }
 
 // "nightly succeeded in 1.24s: 8 of 9 tasks succeeded (2 cached), 1 skipped"
@@ -72,8 +139,8 @@ std::string path_line(const RunReport& report) {
   return out + "\n";
 }
 
-std::string run_table(const RunReport& report) {
-  return task_table(report) + "\n" + totals(report) + path_line(report) +
+std::string run_table(const RunReport& report, const Terminal& terminal) {
+  return task_table(report, terminal) + "\n" + totals(report) + path_line(report) +
          (report.cost_microdollars >= 0 ? "cost " + dollars(report.cost_microdollars) + "\n" : "");
 }
 
@@ -88,9 +155,10 @@ std::string counts_text(const RunReport& report) {
 }  // namespace
 
 void TableOutput::run_ended(const RunSummary& summary) {
-  print("\n" + run_table(summary.report));
+  const Terminal terminal = terminal_of(out());
+  print("\n" + run_table(summary.report, terminal));
   for (const LogTail& failure : summary.failures) {
-    print_line("\n" + failure.name + " failed: " + failure.message);
+    print_line("\n" + coloured(failure.name + " failed: " + failure.message, Colour::kRed, terminal.escapes));
     if (failure.text.empty()) continue;
     log_tail(failure);
     print_line("  full log: " + failure.log);
@@ -103,7 +171,8 @@ void TableOutput::run_ended(const RunSummary& summary) {
     log_tail(*summary.result);
   }
   if (summary.report.outcome != fleet::Outcome::kSucceeded) {
-    print_line("\nRun it again to resume: tasks that succeeded are not run again.");
+    print_line(
+        "\nRun it again to resume: tasks that succeeded are not run again, also after an edit unless they changed.");
   }
 }
 
@@ -124,7 +193,7 @@ void TableOutput::status(const std::vector<PlaceStatus>& places, bool older) {
   const PlaceStatus& status = places.front();
   if (status.workflows.empty()) return;
   const RunReport& latest = status.workflows.front().report;
-  print("\n" + run_table(latest));
+  print("\n" + run_table(latest, terminal_of(out())));
   if (latest.outcome == fleet::Outcome::kRunning && status.writer) {
     running_tasks(latest);
     print_line("\nIt is run by " + *status.writer + ".");

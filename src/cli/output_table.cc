@@ -1,7 +1,5 @@
 #include "cli/output_table.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -9,25 +7,61 @@
 #include "cli/format.h"
 #include "cli/output_json.h"
 #include "cli/table.h"
+#include "cli/terminal.h"
 #include "fleet/explain_words.h"
 
 namespace rota::cli {
 
 namespace {
 
-// "train x3": with the number of tasks, if the stage has items.
+// "train x3": with the number of tasks, if the stage has items. "notify (on failure)", "clean (finally)".
 std::string label_of(const model::Stage& stage) {
-  return stage.items.empty() ? stage.name : stage.name + " x" + std::to_string(stage.items.size());
+  std::string text = stage.items.empty() ? stage.name : stage.name + " x" + std::to_string(stage.items.size());
+  if (stage.fan_out && stage.items.empty()) {
+    text += " x";
+    for (const model::MatrixList& list : stage.fan_out->lists) {
+      text += (text.ends_with('x') ? " " : ", ") + list.name + " in " + printable(list.values, 60);
+    }
+  }
+  const std::string on = stage.when == model::When::kAlways ? "always" : "on " + std::string(to_string(stage.when));
+  if (stage.finally) return text + " (finally" + (stage.when == model::When::kAlways ? ")" : ", " + on + ")");
+  return stage.when == model::When::kSuccess ? text : text + " (" + on + ")";
+}
+
+// "each sample", if the stage needs the other one by item; otherwise empty.
+std::string each_of(const model::Stage& stage, std::uint32_t need) {
+  for (const model::ItemNeed& each : stage.each) {
+    if (each.stage != need) continue;
+    std::string text = "each";
+    for (std::size_t i = 0; i < each.names.size(); ++i) text += (i == 0 ? " " : ", ") + each.names[i];
+    return text;
+  }
+  return {};
 }
 
 std::string text_graph(const model::WorkflowSpec& spec) {
   std::string out;
-  for (const model::Stage& stage : spec.stages) {
-    out += label_of(stage);
-    for (std::size_t i = 0; i < stage.needs.size(); ++i) {
-      out += (i == 0 ? " <- " : ", ") + spec.stages[stage.needs[i]].name;
+  const std::vector<std::vector<std::uint32_t>> needs = model::drawn_needs(spec);
+  for (std::size_t s = 0; s < spec.stages.size(); ++s) {
+    out += label_of(spec.stages[s]);
+    for (std::size_t i = 0; i < needs[s].size(); ++i) {
+      out += (i == 0 ? " <- " : ", ") + spec.stages[needs[s][i]].name;
+      if (const std::string each = each_of(spec.stages[s], needs[s][i]); !each.empty()) out += " (" + each + ")";
     }
     out += "\n";
+  }
+  return out;
+}
+
+// The values of a matrix may contain quotes.
+std::string quoted_text(const std::string& text, bool mermaid) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '"') {
+      out += mermaid ? "#quot;" : "\\\"";
+    } else {
+      out.push_back(c);
+    }
   }
   return out;
 }
@@ -35,12 +69,15 @@ std::string text_graph(const model::WorkflowSpec& spec) {
 // Mermaid and dot differ in their brackets and arrows only.
 std::string drawn_graph(const model::WorkflowSpec& spec, bool mermaid) {
   std::string out = mermaid ? "flowchart TD\n" : "digraph workflow {\n";
+  const std::vector<std::vector<std::uint32_t>> needs = model::drawn_needs(spec);
   for (std::size_t i = 0; i < spec.stages.size(); ++i) {
     const std::string id = "s" + std::to_string(i);
-    const std::string label = "\"" + label_of(spec.stages[i]) + "\"";
+    const std::string label = "\"" + quoted_text(label_of(spec.stages[i]), mermaid) + "\"";
     out += "  " + id + (mermaid ? "[" + label + "]\n" : " [label=" + label + "];\n");
-    for (const std::uint32_t need : spec.stages[i].needs) {
-      out += "  s" + std::to_string(need) + (mermaid ? " --> " + id + "\n" : " -> " + id + ";\n");
+    for (const std::uint32_t need : needs[i]) {
+      const std::string each = each_of(spec.stages[i], need);
+      const std::string on = each.empty() ? "" : mermaid ? "|" + each + "|" : " [label=\"" + each + "\"]";
+      out += "  s" + std::to_string(need) + (mermaid ? " -->" + on + " " + id + "\n" : " -> " + id + on + ";\n");
     }
   }
   return out + (mermaid ? "" : "}\n");
@@ -120,12 +157,27 @@ void TableOutput::graph(const model::WorkflowSpec& spec, GraphFormat format) {
   }
 }
 
-void TableOutput::plan(const model::WorkflowSpec& spec, const std::vector<model::WorkerSpec>& workers) {
+void TableOutput::plan(const RunPlan& plan) {
+  const model::WorkflowSpec& spec = plan.spec;
   print_line(spec.name + ": " + counted(spec.stages.size(), "stage") + ", " + counted(count_tasks(spec), "task"));
-  for (const model::Stage& stage : spec.stages) print_line(plan_line(spec, stage));
-  for (const model::WorkerSpec& worker : workers) {
+  for (std::size_t s = 0; s < spec.stages.size(); ++s) {
+    const StagePlan& stage = plan.stages[s];
+    if (stage.open_ended) {
+      print_line(plan_line(spec, spec.stages[s]) + ": runs (" + stage.why +
+                 "); its tasks are known when the results are" +
+                 (stage.kept > 0 ? "; " + counted(stage.kept, "result") + " of an earlier run can be kept" : ""));
+      continue;
+    }
+    print_line(plan_line(spec, spec.stages[s]) + (stage.kept == stage.tasks ? ": done, its result is kept"
+                                                  : stage.kept == 0
+                                                      ? ": runs (" + stage.why + ")"
+                                                      : ": " + counted(stage.tasks - stage.kept, "task") + " of " +
+                                                            std::to_string(stage.tasks) + " run (" + stage.why + ")"));
+  }
+  for (const model::WorkerSpec& worker : plan.workers) {
     print_line("worker " + worker.name + ": " + model::to_text(worker.resources));
   }
+  for (const std::string& warning : plan.warnings) note("warning: no worker can run " + warning);
   print_line("nothing was run (--dry-run)");
 }
 
@@ -146,6 +198,19 @@ void TableOutput::replay(const Replay& replay) {
 
 void TableOutput::trace_written(const std::string& path, std::size_t slices) {
   print_line(path + ": " + counted(slices, "slice") + ". Open it at https://ui.perfetto.dev");
+}
+
+void TableOutput::ledger_copied(const LedgerCopy& copy) {
+  using Action = LedgerCopy::Action;
+  const char* done = copy.action == Action::kRestore ? "restored "
+                     : copy.action == Action::kCopy  ? "copied "
+                                                     : "backed up ";
+  std::string line = done + copy.from + " to " + copy.to + ": " + counted(copy.last_index, "record");
+  if (copy.first_index > 1) line += " (those before " + std::to_string(copy.first_index) + " as a snapshot)";
+  print_line(line);
+  if (copy.action != Action::kBackup) {
+    print_line("Tokens and certificates (`tokens`, `tls/`) are not part of the ledger.");
+  }
 }
 
 void TableOutput::submitted(const Submission& submission) {
@@ -171,6 +236,20 @@ void TableOutput::workers(const std::vector<WorkerLine>& workers) {
     std::snprintf(cost, sizeof cost, "%.2f", static_cast<double>(worker.cost_microdollars_per_hour) / 1e6);
     table.row({printable(worker.name, 60), worker.status, std::to_string(worker.tasks), std::to_string(worker.queued),
                cost, worker.zone.empty() ? "-" : printable(worker.zone, 30), worker.resources});
+  }
+  print(table.text());
+}
+
+void TableOutput::schedules(const std::vector<ScheduleLine>& schedules) {
+  Table table;
+  table.row({"schedule", "when", "zone", "overlap", "missed", "runs", "next"});
+  for (const ScheduleLine& schedule : schedules) {
+    std::string runs = std::to_string(schedule.fired);
+    if (!schedule.running.empty()) runs += ", " + std::to_string(schedule.running.size()) + " running";
+    if (schedule.queued > 0) runs += ", " + std::to_string(schedule.queued) + " queued";
+    const std::string next = schedule.paused ? "paused" : schedule.next.empty() ? "-" : schedule.next.front();
+    table.row({printable(schedule.name, 60), printable(schedule.cron, 60), printable(schedule.zone, 60),
+               schedule.overlap, schedule.missed, runs, next});
   }
   print(table.text());
 }
@@ -201,7 +280,7 @@ void TableOutput::log_path(const LogOwner& /*owner*/, const std::string& path) {
 void TableOutput::log_note(const LogOwner& /*owner*/, const std::string& text) { note(text); }
 
 std::unique_ptr<RunView> TableOutput::run_view() {
-  return ::isatty(::fileno(out())) == 1 ? make_live_view(out()) : make_plain_view(out());
+  return terminal_of(out()).escapes ? make_live_view(out(), verbose()) : make_plain_view(out());
 }
 
 void QuietOutput::validation(const std::string& /*file*/, const Result<Loaded>& loaded) {

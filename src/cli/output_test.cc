@@ -84,15 +84,15 @@ TEST(Output, ARunThatFailed) {
   summary.more_failures = 2;
   const std::string table = shown(OutputMode::kTable, [&](Output& output) { output.run_ended(summary); });
   EXPECT_THAT(table, HasSubstr("task      state      attempts  wait  run    worker\n"
+                               "train[1]  failed     1         5ms   2.00s  local\n"
                                "load      succeeded  1         5ms   1.00s  local\n"
                                "train[0]  succeeded  1         5ms   250ms  local\n"
-                               "train[1]  failed     1         5ms   2.00s  local\n"
                                "report    cancelled  0         -     -      -\n"));
   EXPECT_THAT(table, HasSubstr("nightly failed in 4.00s: 2 of 4 tasks succeeded, 1 failed, 1 cancelled\n"));
   EXPECT_THAT(table, HasSubstr("critical path 3.00s: load 1.00s > train[1] 2.00s\n"));
   EXPECT_THAT(table, HasSubstr("train[1] failed: exit status 3\n  | one\n  | two\n  full log: /s/logs/3-1.log\n"));
   EXPECT_THAT(table, HasSubstr("2 more tasks failed; their logs are in /s/logs\n"));
-  EXPECT_THAT(table, HasSubstr("Run it again to resume: tasks that succeeded are not run again.\n"));
+  EXPECT_THAT(table, HasSubstr("Run it again to resume: tasks that succeeded are not run again"));
   EXPECT_EQ(shown(OutputMode::kQuiet, [&](Output& output) { output.run_ended(summary); }), "");
   const json summary_json = json::parse(shown(OutputMode::kJson, [&](Output& output) { output.run_ended(summary); }));
   EXPECT_EQ(summary_json.at("outcome"), "failed");
@@ -129,7 +129,8 @@ TEST(Output, StatusOfAnUnreadablePlace) {
   EXPECT_FALSE(runs.at(0).at("workflows").at(0).contains("tasks")) << "there are several runs";
 }
 
-TEST(Output, OnlyTheFirstTasksOfManyAreListed) {
+// C-3: failures first, and one row per stage when there are many tasks.
+TEST(Output, StagesAreListedWhenThereAreManyTasks) {
   RunSummary summary;
   summary.report = failed_run();
   for (std::uint32_t i = 4; i < 500; ++i) {
@@ -137,8 +138,10 @@ TEST(Output, OnlyTheFirstTasksOfManyAreListed) {
   }
   const std::string table = shown(OutputMode::kTable, [&](Output& output) { output.run_ended(summary); });
   EXPECT_THAT(table, HasSubstr("train[1]  failed"));
-  EXPECT_THAT(table, Not(HasSubstr("\nload ")));
-  EXPECT_THAT(table, HasSubstr("(498 more tasks are not shown)\n"));
+  EXPECT_THAT(table, HasSubstr("\n\nstage   tasks  succeeded  failed  other  mean"));
+  EXPECT_THAT(table, HasSubstr("\ntrain   2      1          1       0 "));
+  EXPECT_THAT(table, HasSubstr("\nload    497    497        0       0 "));
+  EXPECT_THAT(table, Not(HasSubstr("more ")));
 }
 
 TEST(Output, LogLines) {

@@ -1,12 +1,14 @@
 #include "cli/places.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
 #include <utility>
 
 #include "base/json_text.h"
+#include "cli/remote_host.h"
 #include "fleet/record.h"
 
 namespace rota::cli {
@@ -85,10 +87,11 @@ Result<std::vector<Place>> find_in_folder(const fs::path& folder, const std::str
 }  // namespace
 
 std::string state_folder_of(const std::string& workflow_path) {
+  // Next to the file as it is named, where its programs run: a link to a file is a workflow of its own.
   std::error_code error;
-  fs::path path = fs::canonical(workflow_path, error);
-  if (error) path = workflow_path;
-  fs::path parent = path.parent_path();
+  const fs::path path = workflow_path;
+  fs::path parent = fs::canonical(path.has_parent_path() ? path.parent_path() : fs::path("."), error);
+  if (error) parent = path.parent_path();
   return ((parent.empty() ? fs::path(".") : parent) / kStates / path.filename()).lexically_normal().string();
 }
 
@@ -97,7 +100,16 @@ std::string log_name(model::TaskId task, model::AttemptNumber attempt) {
 }
 
 Result<std::vector<Place>> find_places(const std::string& where) {
-  if (where.empty()) return find_in_folder(".", "");
+  if (is_url(where)) return std::vector{Place{where, where, where}};
+  if (where.empty()) {
+    const char* url = std::getenv("ROTA_URL");  // NOLINT(concurrency-mt-unsafe): no thread was started yet.
+    if (url != nullptr && *url != '\0') return std::vector{Place{url, url, url}};
+    Result<std::vector<Place>> here = find_in_folder(".", "");
+    if (here.ok() || here.code() != ErrorCode::kNotFound) return here;
+    ROTA_TRY_ASSIGN(const std::string context, default_url());
+    if (context.empty()) return here;
+    return std::vector{Place{context, context, context}};
+  }
   std::error_code error;
   const fs::path path = where;
   const fs::file_status status = fs::status(path, error);
@@ -130,6 +142,7 @@ Result<Place> find_place(const std::string& where, std::string* note) {
 
 bool is_place(const std::string& text) {
   if (text.empty()) return false;
+  if (is_url(text)) return true;
   if (find_places(text).ok()) return true;
   // A word that looks like a path is a place even if there is no run: an error about the path is more useful than
   // "no such task". A file or folder that has the name of a task by chance is not a place.

@@ -4,8 +4,10 @@
 //   a state folder   the DIR of `rota run --state DIR`, or a folder in .rota/: it contains a ledger.db
 //   a folder         all state folders in its .rota/
 //   a ledger.db, or a log file
+//   a URL            a host that is reached over HTTP (remote_host.h)
 //
-// The default is the current folder. Nothing is created or changed.
+// The default is the host at ROTA_URL; else the current folder; else the host of the context file. Nothing is created
+// or changed.
 //
 // Thread safety: functions without state.
 #pragma once
@@ -21,8 +23,8 @@
 namespace rota::cli {
 
 struct Place {
-  std::string folder{};  // The state folder, or the folder of the log file.
-  std::string log{};     // The ledger.db or the log file.
+  std::string folder{};  // The state folder, the folder of the log file, or the URL.
+  std::string log{};     // The ledger.db, the log file, or the URL.
   std::string name{};    // "w.yaml" for .rota/w.yaml, otherwise the folder as the user wrote it.
 };
 

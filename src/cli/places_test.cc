@@ -60,10 +60,12 @@ TEST_F(PlacesTest, AllTheNames) {
   EXPECT_EQ(found(folder_ / "kept"), std::vector<std::string>{"kept"});
   EXPECT_EQ(found(folder_ / "other.yaml"), std::vector<std::string>{".rota/other.yaml"}) << "the file was removed";
   EXPECT_EQ(find_places(workflow)->front().name, "w.yaml");
-  // Through a symbolic link, as with `rota run`.
+  // A symbolic link is a workflow of its own, as with `rota run`: programs run, and the state is, where the link is.
   fs::create_directory(folder_ / "links");
   fs::create_symlink(workflow, folder_ / "links/w.yaml");
-  EXPECT_EQ(found(folder_ / "links/w.yaml"), w);
+  EXPECT_THAT(found(folder_ / "links/w.yaml").front(), HasSubstr("has not been run"));
+  state("links/.rota/w.yaml");
+  EXPECT_EQ(found(folder_ / "links/w.yaml"), std::vector<std::string>{"links/.rota/w.yaml"});
   std::string note;
   EXPECT_EQ(find_place(folder_, &note)->name, "other.yaml");
   EXPECT_THAT(note, HasSubstr("using the latest of 2 runs here, that of other.yaml"));

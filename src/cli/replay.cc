@@ -1,5 +1,6 @@
 #include "cli/replay.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -60,32 +61,51 @@ Result<std::vector<std::string>> check_policies(const std::vector<std::string>& 
   return changes;
 }
 
+Result<std::vector<fleet::FleetChange>> check_fleet(const std::vector<std::string>& fleet) {
+  std::vector<fleet::FleetChange> changes;
+  for (const std::string& text : fleet) {
+    std::string fields = text;
+    std::replace(fields.begin(), fields.end(), ',', ' ');
+    Result<fleet::FleetChange> change = fleet::parse_fleet_change(fields);
+    if (!change.ok()) return std::move(change).take_error().in("--fleet " + printable(text));
+    changes.push_back(std::move(*change));
+  }
+  return changes;
+}
+
 Result<Replay> replay_log(const Place& place, const ReplayOptions& options, const std::vector<std::string>& changes,
                           bool progress) {
+  ROTA_TRY_ASSIGN(const std::vector<fleet::FleetChange> fleet, check_fleet(options.fleet));
+  const bool others_wanted = !changes.empty() || !fleet.empty();
   ROTA_TRY_ASSIGN(const std::unique_ptr<LogSource> log, LogSource::open(place.log));
   Replay result;
   result.verified = !options.no_verify;
   result.compacted = log->compacted();
-  if (result.compacted > 0 && !changes.empty()) {
+  if (result.compacted > 0 && others_wanted) {
     return Error{ErrorCode::kFailedPrecondition,
                  "'" + place.log + "' starts at record " + std::to_string(result.compacted + 1) +
-                     ": the records before it were compacted, and --policy needs all of them. Without --policy the "
-                     "log is verified from its snapshot on"};
+                     ": the records before it were compacted, and --policy and --fleet need all of them. Without "
+                     "them the log is verified from its snapshot on"};
   }
   ProgressLine line(progress);
   fleet::Past past;
   ROTA_TRY(read_past(*log, place, line, result, past));
-  if (result.compacted > 0 || changes.empty()) return result;
+  if (result.compacted > 0 || !others_wanted) return result;
   // The log may end while tasks run, but a course is computed to its end. Therefore the log's own policy is computed to
   // its end as well: that course can be compared with the others.
   std::vector<std::pair<std::string, std::string>> others{{"same policy", ""}};
   for (std::size_t i = 0; i < changes.size(); ++i) others.emplace_back(options.policies[i], changes[i]);
+  if (changes.empty()) others.emplace_back("other fleet", "");
   for (const auto& [name, change] : others) {
     const auto show = [&, what = name](std::uint64_t decisions) {
       line.show(what + ": " + std::to_string(decisions) + " decisions of about " + std::to_string(result.records));
     };
-    Result<fleet::Figures> figures = fleet::what_if(past, change, show);
-    if (!figures.ok()) return std::move(figures).take_error().in("--policy " + printable(name));
+    const bool is_other = result.courses.size() > 1;
+    Result<fleet::Figures> figures =
+        fleet::what_if(past, change, is_other ? fleet : std::vector<fleet::FleetChange>(), show);
+    if (!figures.ok()) {
+      return std::move(figures).take_error().in(change.empty() ? "--fleet" : "--policy " + printable(name));
+    }
     result.courses.push_back({name, change, *figures});
   }
   return result;

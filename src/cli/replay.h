@@ -10,6 +10,7 @@
 
 #include "cli/places.h"
 #include "fleet/figures.h"
+#include "fleet/what_if.h"
 #include "rota/result.h"
 
 namespace rota::cli {
@@ -17,6 +18,7 @@ namespace rota::cli {
 struct ReplayOptions {
   std::string where{};
   std::vector<std::string> policies{};  // Each as in policy_text.h.
+  std::vector<std::string> fleet{};     // Each a fleet::FleetChange with commas: worker=small,count=3.
   bool no_verify = false;               // Apply the events of the log instead of deciding again.
   bool records = false;                 // Print the records instead of replaying them.
 };
@@ -38,6 +40,8 @@ struct Replay {
 
 // The policies as fields (policy_text.h). Their mistakes are found before the log is read.
 [[nodiscard]] Result<std::vector<std::string>> check_policies(const std::vector<std::string>& policies);
+
+[[nodiscard]] Result<std::vector<fleet::FleetChange>> check_fleet(const std::vector<std::string>& fleet);
 
 // `changes` are those of check_policies(options.policies). `progress`: show on a terminal how far the replay is.
 // Conflict, with the record, the command and the policy as details, if a record would be decided differently now.

@@ -49,7 +49,7 @@ std::vector<Kind> kinds(const std::vector<RunNews>& all) {
 
 class RunFactsTest : public ::testing::Test {
  protected:
-  RunFactsTest() : facts_({"a", "b", "c"}, "key#1") {
+  RunFactsTest() : facts_(RunShape(std::vector<std::string>{"a", "b", "c"}), "key#1") {
     fleet::Record submitted;
     fleet::SubmitWorkflow submit;
     submit.key = "key#1";
@@ -66,7 +66,7 @@ TEST_F(RunFactsTest, WatchesTheWorkflowOfItsKey) {
   EXPECT_TRUE(facts_.has(task(2)));
   EXPECT_FALSE(facts_.has(task(3)));
   EXPECT_FALSE(facts_.has({model::WorkflowId(5), 0}));
-  RunFacts other({"a"}, "key#2");
+  RunFacts other(RunShape(std::vector<std::string>{"a"}), "key#2");
   fleet::Record submitted;
   fleet::SubmitWorkflow submit;
   submit.key = "key#1";
@@ -124,14 +124,35 @@ TEST_F(RunFactsTest, CountsFailuresCachedResultsAndTheEnd) {
 
 // Tasks of an earlier run count as done, but not for the estimate of the time left.
 TEST_F(RunFactsTest, Resumes) {
-  RunFacts facts({"a", "b", "c"}, "key#2");
-  facts.resume(model::WorkflowId(4), 2);
+  RunFacts facts(RunShape(std::vector<std::string>{"a", "b", "c"}), "key#2");
+  facts.resume(model::WorkflowId(4), {1, 1, 0});
   EXPECT_EQ(facts.done(), 2U);
   EXPECT_EQ(facts.done_here(), 0U);
   (void)facts.see(record(2, ended(model::AttemptEnd::kSucceeded).outcome,
                          {fleet::TaskSucceeded{task(2), model::AttemptNumber(1)}}));
   EXPECT_EQ(facts.done(), 3U);
   EXPECT_EQ(facts.done_here(), 1U);
+}
+
+// C-3: the time left follows from the durations of the stage's tasks, or of an earlier run, from how many tasks run at
+// once, and from the longest chain; it does not rise while a task runs.
+TEST(RunFactsTimeLeft, FollowsFromDurations) {
+  RunShape shape;
+  shape.names = {"a[0]", "a[1]", "a[2]", "b"};
+  shape.stages = {{"a", 0, 3, {}, 0}, {"b", 3, 1, {0}, 5 * kSecond}};
+  shape.slots = 2;
+  RunFacts facts(std::move(shape), "key#3");
+  facts.resume(model::WorkflowId(4), {});
+  EXPECT_LT(facts.time_left_ns(0), 0) << "nothing is known about a";
+  (void)facts.see(record(0, ended(model::AttemptEnd::kSucceeded).outcome,
+                         {fleet::TaskSucceeded{task(0), model::AttemptNumber(1)}}));
+  EXPECT_EQ(facts.time_left_ns(0), 8 * kSecond) << "3 s for the two others, side by side, and 5 s for b";
+  (void)facts.see("w", report(1, model::Started{}), 10 * kSecond);
+  EXPECT_EQ(facts.stages()[0].running, 1U);
+  EXPECT_EQ(facts.time_left_ns(12 * kSecond), 8 * kSecond) << "a[2] has not begun";
+  (void)facts.see("w", report(2, model::Started{}), 10 * kSecond);
+  EXPECT_EQ(facts.time_left_ns(12 * kSecond), 6 * kSecond);
+  EXPECT_EQ(facts.time_left_ns(100 * kSecond), 5 * kSecond) << "tasks that take longer than expected add nothing";
 }
 
 // U-2: whole lines; what was dropped stands between them; the rest of a line comes when its task ends.

@@ -72,9 +72,10 @@ RunReport report_of(const fleet::State& state, model::WorkflowId id, std::int64_
   report.workflow = id;
   report.name = workflow.spec.name;
   report.outcome = workflow.outcome;
+  report.stopped = workflow.stopped;
   report.begin_ns = workflow.submitted_ns;
   report.end_ns = workflow.outcome == fleet::Outcome::kRunning ? now_ns : workflow.ended_ns;
-  for (const model::Stage& stage : workflow.spec.stages) report.needs.push_back(stage.needs);
+  report.needs = model::drawn_needs(workflow.spec);
   for (const fleet::Task& task : workflow.tasks) {
     TaskRow row;
     row.id = workflow.id_of(task);
@@ -98,6 +99,12 @@ RunReport report_of(const fleet::State& state, model::WorkflowId id, std::int64_
       if (graph::is_terminal(task.state)) row.note = task.extra->cache_note;
     }
     report.tasks.push_back(std::move(row));
+  }
+  // Tasks that a fan-out created have the highest ids; people look for them in their stage.
+  const auto fans_out = [](const model::Stage& stage) { return stage.fan_out.has_value(); };
+  if (std::any_of(workflow.spec.stages.begin(), workflow.spec.stages.end(), fans_out)) {
+    std::stable_sort(report.tasks.begin(), report.tasks.end(),
+                     [](const TaskRow& a, const TaskRow& b) { return a.stage < b.stage; });
   }
   return report;
 }

@@ -50,6 +50,7 @@ struct RunReport {
   model::WorkflowId workflow{};
   std::string name{};
   fleet::Outcome outcome = fleet::Outcome::kRunning;
+  fleet::StopCause stopped = fleet::StopCause::kNone;
   bool interrupted = false;                         // It has not ended, and no process runs it.
   std::vector<TaskRow> tasks{};                     // In the order of the file.
   std::vector<std::vector<std::uint32_t>> needs{};  // The stages that each stage needs.

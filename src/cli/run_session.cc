@@ -1,13 +1,16 @@
 #include "cli/run_session.h"
 
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <optional>
 #include <system_error>
@@ -15,7 +18,9 @@
 
 #include "bus/local.h"
 #include "cli/format.h"
+#include "cli/run_past.h"
 #include "cli/run_watch.h"
+#include "cli/web_page.h"
 #include "fleet/state.h"
 #include "host/host.h"
 #include "ledger/disk_ledger.h"
@@ -32,6 +37,8 @@ namespace {
 
 constexpr milliseconds kLookEvery{50};  // How often signals are looked at and the view is drawn again.
 
+constexpr unsigned kLooksPerCheck = 5;  // How many looks there are per check of the ledger's file.
+
 volatile std::sig_atomic_t signals_seen = 0;
 
 extern "C" void on_signal(int /*number*/) {
@@ -40,7 +47,7 @@ extern "C" void on_signal(int /*number*/) {
   if (signals_seen > 1) ::_exit(exit_status(ErrorCode::kCancelled));
 }
 
-// Counts SIGINT and SIGTERM during its lifetime.
+// Counts SIGINT, SIGTERM and SIGHUP during its lifetime.
 class SignalCount {
  public:
   SignalCount() {
@@ -51,10 +58,14 @@ class SignalCount {
     action.sa_flags = SA_RESTART;
     ::sigaction(SIGINT, &action, &interrupt_);
     ::sigaction(SIGTERM, &action, &terminate_);
+    // The terminal was closed. With nohup, SIGHUP stays ignored.
+    ::sigaction(SIGHUP, nullptr, &hangup_);
+    if (hangup_.sa_handler != SIG_IGN) ::sigaction(SIGHUP, &action, nullptr);
   }
   ~SignalCount() {
     ::sigaction(SIGINT, &interrupt_, nullptr);
     ::sigaction(SIGTERM, &terminate_, nullptr);
+    ::sigaction(SIGHUP, &hangup_, nullptr);
   }
   SignalCount(const SignalCount&) = delete;
   SignalCount& operator=(const SignalCount&) = delete;
@@ -62,42 +73,8 @@ class SignalCount {
  private:
   struct sigaction interrupt_{};
   struct sigaction terminate_{};
+  struct sigaction hangup_{};
 };
-
-// What the ledger knows about earlier runs of this file.
-struct Past {
-  std::vector<model::WorkflowId> others{};  // Unfinished workflows of another version of the file.
-  model::WorkflowId latest{};               // The latest workflow of this version of the file.
-  fleet::Outcome outcome = fleet::Outcome::kRunning;
-  std::size_t tasks = 0;
-  std::size_t succeeded = 0;
-  std::uint64_t runs = 0;  // How often this version of the file was run.
-  bool newest = false;     // No other version was run since.
-};
-
-// A workflow's key is the hash of the file's content, '#', and the number of the run.
-Past past_of(const fleet::State& state, const std::string& content) {
-  Past past;
-  state.each_workflow([&](const fleet::Workflow& workflow) {
-    if (!workflow.key.starts_with(content + "#")) {
-      past.newest = false;
-      if (workflow.outcome == fleet::Outcome::kRunning) past.others.push_back(workflow.id);
-      return;
-    }
-    past.latest = workflow.id;
-    past.newest = true;
-    past.outcome = workflow.outcome;
-    past.runs = std::strtoull(workflow.key.c_str() + content.size() + 1, nullptr, 10);
-    past.tasks = workflow.tasks.size();
-    past.succeeded = 0;
-    for (const fleet::Task& task : workflow.tasks) {
-      past.succeeded += task.state == graph::TaskState::kSucceeded ? 1U : 0U;
-    }
-  });
-  return past;
-}
-
-std::string key_of(const std::string& content, std::uint64_t run) { return content + "#" + std::to_string(run); }
 
 // Whether the user was told how the run with this key ended.
 bool is_told(const std::string& told_file, const std::string& key) {
@@ -147,19 +124,29 @@ class Session {
   Result<RunEnd> run();
 
  private:
-  Result<Past> read_past();
-  // Cancels what an older version of the file left, and decides whether an earlier run is resumed.
-  Result<void> begin(const Past& past);
+  Result<Past> look_back();
+  // Decides whether the latest run is resumed.
+  void begin(const Past& past);
+  // Cancels what other versions of the file left. If a process was killed while `finally` ran, lets that run to its
+  // end; true: something has run, so that what was read about the past is out of date.
+  Result<bool> finish_earlier(const Past& past, fiber::Nursery& nursery);
   Result<RunReport> read_report();
   // Runs the workflow, or only reports its success if the user was not told of it.
   Result<void> run_workflow(RunEnd& end, fiber::Nursery& nursery);
+  // The same, with the dashboard.
+  Result<void> run_with_page(RunEnd& end, fiber::Nursery& nursery);
   // Ends the workers and the host, and returns the host's error if it has one, otherwise `outcome`.
   Result<void> stop_all(Result<void> outcome);
   // Waits until the workflow has ended or the host has failed; cancels the workflow at a signal.
   Result<void> wait_for_end();
+  [[nodiscard]] std::string cancelling_text(const Result<fleet::Events>& decided) const;
+  // Says once that the brain has stopped the workflow.
+  void tell_stopped(bool& told);
   void start_worker(const model::WorkerSpec& spec, fiber::Nursery& nursery);
   // Returns when the submission is durable; with an error if a worker ends or a signal arrives before that.
   Result<void> submit(const std::string& key, fiber::Nursery& nursery);
+  // Fails if the ledger's file was deleted or replaced: what is decided from now on would be lost.
+  Result<void> check_ledger() const;
   // Fails if a worker has ended although it was not stopped.
   Result<void> check_workers();
 
@@ -176,15 +163,29 @@ class Session {
     fiber::Task<Result<void>> task;
   };
   std::vector<RunningWorker> workers_;
+  PastQuery query_;
+  // Results of earlier runs: by task, and by stage and item.
+  std::map<std::uint32_t, KeptResult> kept_;
+  std::map<std::string, std::map<std::string, KeptResult>> kept_items_;
   fiber::Task<Result<void>> hosting_;
   const std::int64_t begin_wall_ns_ = wall_now_ns();
+  dev_t ledger_device_ = 0;
+  ino_t ledger_inode_ = 0;
 };
 
-Result<Past> Session::read_past() {
+Result<Past> Session::look_back() {
   auto past = std::make_shared<Past>();
   // This need not be durable: what is decided by it comes later in the log.
-  ROTA_TRY(host_->peek(
-      [past, content = setup_.workflow.content](const fleet::State& state) { *past = past_of(state, content); }));
+  ROTA_TRY(host_->peek([this, past](const fleet::State& state) { *past = read_past(state, query_); }));
+  if (!past->missing.empty()) {
+    std::string names;
+    for (std::size_t i = 0; i < std::min<std::size_t>(past->missing.size(), 5); ++i) {
+      names += (i == 0 ? "" : ", ") + past->missing[i];
+    }
+    if (past->missing.size() > 5) names += " and " + std::to_string(past->missing.size() - 5) + " more";
+    return Error{ErrorCode::kFailedPrecondition,
+                 "no earlier run has a result of " + names + "; run them first, for example with --until"};
+  }
   return std::move(*past);
 }
 
@@ -196,28 +197,61 @@ Result<RunReport> Session::read_report() {
   return std::move(*report);
 }
 
-Result<void> Session::begin(const Past& past) {
-  for (const model::WorkflowId other : past.others) {
-    watch_.say("cancelling " + other.to_string() + ": an older version of this file left it unfinished");
-    ROTA_TRY(host_->execute(fleet::Control{fleet::Action::kCancel, other, {}}));
+Result<bool> Session::finish_earlier(const Past& past, fiber::Nursery& nursery) {
+  std::vector<model::WorkflowId> left;  // Workflows whose `finally` has not ended.
+  if (past.finishing && past.same && !setup_.fresh) left.push_back(past.latest);
+  for (const model::WorkflowId other : past.unfinished) {
+    if (!setup_.fresh) {
+      watch_.say("cancelling what is left of " + other.to_string() +
+                 ": the workflow has changed since; its log and its results stay");
+    }
+    struct Found {
+      bool stopped = false;
+      bool finally = false;
+    };
+    const auto found = std::make_shared<Found>();
+    ROTA_TRY(host_->peek([found, other](const fleet::State& state) {
+      *found = {state.at(other).stopped == fleet::StopCause::kCancel, !state.at(other).finally.empty()};
+    }));
+    if (found->finally) left.push_back(other);
+    if (!found->finally || !found->stopped) {  // A second cancellation would cancel `finally`, too.
+      ROTA_TRY(host_->execute(fleet::Control{fleet::Action::kCancel, other, {}}));
+    }
   }
-  const bool known = !past.latest.is_none();
-  if (known && setup_.fresh && past.outcome == fleet::Outcome::kRunning) {
-    ROTA_TRY(host_->execute(fleet::Control{fleet::Action::kCancel, past.latest, {}}));
+  if (left.empty()) return false;
+  std::string names;
+  for (const model::WorkflowId id : left) names += (names.empty() ? "" : ", ") + id.to_string();
+  watch_.say("finishing finally of " + names + ", whose process was killed");
+  for (const model::WorkerSpec& spec : setup_.workers) start_worker(spec, nursery);
+  for (;;) {
+    const auto ended = std::make_shared<bool>(true);
+    ROTA_TRY(host_->peek([ended, left](const fleet::State& state) {
+      for (const model::WorkflowId id : left) *ended = *ended && state.at(id).outcome != fleet::Outcome::kRunning;
+    }));
+    if (*ended) return true;
+    if (signals_seen > 0) {
+      return Error{ErrorCode::kCancelled, "interrupted while finally of " + names + " ran; run it again to finish it"};
+    }
+    ROTA_TRY(check_workers());
+    ROTA_TRY(fiber::sleep_for(kLookEvery));
   }
-  if (!known || setup_.fresh) return {};
-  if (past.outcome == fleet::Outcome::kSucceeded) {
-    // If another version of the file was run since, the user knows how this one ended.
-    if (!past.newest || is_told(told_file_, key_of(setup_.workflow.content, past.runs))) return {};
-    watch_.resume(past.latest, past.succeeded);
+}
+
+void Session::begin(const Past& past) {
+  if (setup_.fresh || past.latest.is_none()) return;
+  const bool succeeded = past.outcome == fleet::Outcome::kSucceeded;
+  if (past.same && succeeded && !is_told(told_file_, past.key)) {
+    watch_.resume(past.latest, past.done);
     watch_.say(past.latest.to_string() +
                " had succeeded, but its process was killed before it could say so; nothing is run again");
-    return {};
+  } else if (past.same && !succeeded) {
+    watch_.resume(past.latest, past.done);
+    watch_.say("resuming " + past.latest.to_string() + ": " + std::to_string(past.succeeded) + " of " +
+               counted(past.tasks, "task") + " already done");
+  } else if (!past.kept.empty() || !past.kept_items.empty() || !past.changed.empty()) {
+    watch_.say("continuing " + past.latest.to_string() + " with the workflow as it is now: " +
+               edit_sentence(past, setup_.workflow.spec) + "; --fresh starts over");
   }
-  watch_.resume(past.latest, past.succeeded);
-  watch_.say("resuming " + past.latest.to_string() + ": " + std::to_string(past.succeeded) + " of " +
-             counted(past.tasks, "task") + " already done");
-  return {};
 }
 
 void Session::start_worker(const model::WorkerSpec& spec, fiber::Nursery& nursery) {
@@ -230,9 +264,28 @@ void Session::start_worker(const model::WorkerSpec& spec, fiber::Nursery& nurser
   options.cache_directory = setup_.state + "/cache";
   options.cache_reuse = setup_.cache;
   options.stream_output = setup_.output;
+  options.kept_result = [this](model::TaskId task, const std::string& stage, const std::string& item) {
+    std::optional<KeptResult> result;
+    if ((kept_.empty() && kept_items_.empty()) || task.workflow() != watch_.workflow()) return result;
+    if (const auto kept = kept_.find(task.index()); kept != kept_.end()) result = kept->second;
+    const auto items = kept_items_.find(stage);
+    if (items == kept_items_.end()) return result;
+    if (const auto kept = items->second.find(item); kept != items->second.end()) result = kept->second;
+    return result;
+  };
+  options.secrets = setup_.secrets;
   running.worker = std::make_unique<Worker>(std::move(options));
   running.end = bus_.connect(spec.name).value();  // The names in a fleet file are unique.
   running.task = nursery.spawn([worker = running.worker.get(), end = running.end.get()] { return worker->run(*end); });
+}
+
+Result<void> Session::check_ledger() const {
+  struct stat now{};
+  const std::string path = setup_.state + "/ledger.db";
+  if (::stat(path.c_str(), &now) == 0 && now.st_dev == ledger_device_ && now.st_ino == ledger_inode_) return {};
+  return Error{ErrorCode::kDataLoss, "the state folder '" + setup_.state +
+                                         "' was deleted or replaced while the workflow ran: its results cannot be "
+                                         "kept, so the run was stopped. Run it again to start over"};
 }
 
 Result<void> Session::check_workers() {
@@ -262,46 +315,100 @@ Result<void> Session::submit(const std::string& key, fiber::Nursery& nursery) {
   return {};
 }
 
+void Session::tell_stopped(bool& told) {
+  const fleet::StopCause cause = told ? fleet::StopCause::kNone : watch_.stopped();
+  if (cause != fleet::StopCause::kDeadline && cause != fleet::StopCause::kFailFast) return;
+  told = true;
+  watch_.say(cause == fleet::StopCause::kDeadline ? "cancelling: the deadline of the workflow has passed"
+                                                  : "cancelling the other tasks: one has failed (fail_fast)");
+}
+
+std::string Session::cancelling_text(const Result<fleet::Events>& decided) const {
+  const std::vector<model::Stage>& stages = setup_.workflow.spec.stages;
+  const bool more = std::any_of(stages.begin(), stages.end(), [](const model::Stage& stage) { return stage.finally; });
+  const auto stops = [](const fleet::Event& event) {
+    return std::holds_alternative<fleet::StopRequested>(event) || std::holds_alternative<fleet::TaskCancelled>(event);
+  };
+  if (more && decided.ok() && std::none_of(decided->begin(), decided->end(), stops)) {
+    return "all other stages have ended: finally runs to its end; a second Ctrl-C exits at once";
+  }
+  return std::string("cancelling: running tasks get TERM, then KILL") + (more ? "; then finally runs" : "") +
+         "; a second Ctrl-C exits at once";
+}
+
 Result<void> Session::wait_for_end() {
   bool cancelled = false;
+  bool told = false;
+  unsigned looks = 0;
   while (!watch_.ended().wait_for(kLookEvery)) {
     watch_.refresh();
     if (hosting_.is_completed()) return {};  // stop_all() returns its error.
     ROTA_TRY(check_workers());
+    if (++looks % kLooksPerCheck == 0) ROTA_TRY(check_ledger());
+    tell_stopped(told);
     if (signals_seen > 0 && !std::exchange(cancelled, true)) {
-      watch_.say("cancelling: running tasks get TERM, then KILL; a second Ctrl-C exits at once");
-      if (Result<fleet::Events> done = host_->execute(fleet::Control{fleet::Action::kCancel, watch_.workflow(), {}});
-          !done.ok() && done.code() != ErrorCode::kFailedPrecondition) {
-        return done.error();
-      }
+      const Result<fleet::Events> done = host_->execute(fleet::Control{fleet::Action::kCancel, watch_.workflow(), {}});
+      watch_.say(cancelling_text(done));
+      if (!done.ok() && done.code() != ErrorCode::kFailedPrecondition) return done.error();
     }
   }
-  return {};
+  tell_stopped(told);
+  return check_ledger();
 }
 
 Result<void> Session::run_workflow(RunEnd& end, fiber::Nursery& nursery) {
-  ROTA_TRY_ASSIGN(const Past past, read_past());
-  const std::string key = key_of(setup_.workflow.content, past.runs + 1);
-  // Nothing was submitted since read_past(), and no worker is connected yet: the watch misses nothing.
-  watch_.watch(task_names(setup_.workflow.spec), key);
-  ROTA_TRY(begin(past));
+  query_ = past_query(setup_);
+  ROTA_TRY_ASSIGN(Past past, look_back());
+  ROTA_TRY_ASSIGN(const bool again, finish_earlier(past, nursery));
+  if (again) {
+    ROTA_TRY_ASSIGN(past, look_back());
+  }
+  kept_ = past.kept;
+  kept_items_ = past.kept_items;
+  const std::string key = run_key(query_, past.runs + 1);
+  // Nothing was submitted since look_back(), and no worker is connected yet: the watch misses nothing.
+  RunShape shape(setup_.workflow.spec);
+  shape.logs = logs_;
+  shape.slots = 0;
+  for (const model::WorkerSpec& spec : setup_.workers) {
+    shape.slots += static_cast<std::size_t>(std::max<std::int64_t>(spec.resources.cpu_millis / 1000, 1));
+  }
+  for (std::size_t s = 0; s < past.expected_ns.size(); ++s) shape.stages[s].expected_ns = past.expected_ns[s];
+  if (past.resumes() || (past.same && !is_told(told_file_, past.key))) {
+    for (const auto& [stage, items] : past.expanded) shape.expand(stage, items);
+  }
+  watch_.watch(std::move(shape), key);
+  begin(past);
   const bool resumed = !watch_.workflow().is_none();
-  end.key = resumed ? key_of(setup_.workflow.content, past.runs) : key;
+  end.key = resumed ? past.key : key;
   if (!resumed || past.outcome != fleet::Outcome::kSucceeded) {
-    for (const model::WorkerSpec& spec : setup_.workers) start_worker(spec, nursery);
-    if (!resumed) {
-      ROTA_TRY(submit(key, nursery));
-    } else if (past.outcome != fleet::Outcome::kRunning) {
+    // Before a worker is there: otherwise it could start what belongs to the end of the earlier process's run.
+    if (resumed && (past.outcome != fleet::Outcome::kRunning || past.stopped)) {
       ROTA_TRY(host_->execute(fleet::Control{fleet::Action::kRetry, past.latest, {}}));
     }
+    if (workers_.empty()) {
+      for (const model::WorkerSpec& spec : setup_.workers) start_worker(spec, nursery);
+    }
+    if (!resumed) ROTA_TRY(submit(key, nursery));
     ROTA_TRY(wait_for_end());
   }
   ROTA_TRY_ASSIGN(end.report, read_report());
+  end.late = end.report.stopped == fleet::StopCause::kDeadline;
   // Of a run that was resumed, the report is about the time since then.
   if (resumed && past.outcome != fleet::Outcome::kSucceeded) {
     end.report.begin_ns = std::max(end.report.begin_ns, begin_wall_ns_);
   }
   return {};
+}
+
+Result<void> Session::run_with_page(RunEnd& end, fiber::Nursery& nursery) {
+  ROTA_TRY_ASSIGN(const std::unique_ptr<WebPage> page, WebPage::open(*host_, ledger_, 0));
+  fiber::Task<void> serving = nursery.spawn([&page] { page->run(); });
+  watch_.say("the dashboard is at " + page->url());
+  Result<void> outcome = run_workflow(end, nursery);
+  page->close();
+  serving.wait();
+  return outcome;
 }
 
 Result<void> Session::stop_all(Result<void> outcome) {
@@ -325,11 +432,20 @@ Result<void> Session::stop_all(Result<void> outcome) {
 Result<RunEnd> Session::run() {
   logs_ = setup_.state + "/logs";
   told_file_ = setup_.state + "/told";
+  struct stat ledger{};
+  if (::stat((setup_.state + "/ledger.db").c_str(), &ledger) == 0) {
+    ledger_device_ = ledger.st_dev;
+    ledger_inode_ = ledger.st_ino;
+  }
   host::HostOptions options;
   options.policy = setup_.policy;
   options.ends_with_host = [](const model::WorkerSpec&) { return true; };
   options.await_workers = setup_.workers.size();
   for (const model::WorkerSpec& spec : setup_.workers) options.registration_order.push_back(spec.name);
+  if (setup_.web) {
+    options.follow = true;
+    options.snapshot_every = 0;  // A run keeps its whole log.
+  }
 
   RunEnd end;
   end.logs = logs_;
@@ -338,7 +454,7 @@ Result<RunEnd> Session::run() {
   fiber::with_scope([&](fiber::Nursery& nursery) {
     host_ = std::make_unique<host::Host>(ledger_, bus_.host(), std::move(options), &watch_);
     hosting_ = nursery.spawn([this] { return host_->run(); });
-    outcome = stop_all(run_workflow(end, nursery));
+    outcome = stop_all(setup_.web ? run_with_page(end, nursery) : run_workflow(end, nursery));
   });
   ROTA_TRY(std::move(outcome));
   if (setup_.workers_have_a_price) end.report.cost_microdollars = cost_of(setup_.workers, end.report.elapsed_ns());
@@ -347,20 +463,48 @@ Result<RunEnd> Session::run() {
 
 }  // namespace
 
+PastQuery past_query(const RunSetup& setup) {
+  return {.spec = &setup.workflow.spec,
+          .content = setup.workflow.content,
+          .fresh = setup.fresh,
+          .partial = setup.partial,
+          .reuse_success = setup.reuse_success,
+          .choices = setup.choices};
+}
+
 void confirm(const RunEnd& end) {
   // If this is lost or cannot be written, the next run reports the same success again and runs nothing.
   std::ofstream(end.told_file) << end.key << "\n";
 }
 
-Result<RunEnd> run_session(RunSetup setup, std::unique_ptr<RunView> view) {
+namespace {
+
+// The folder, its ledger (which has the environment of every task) and its logs are for their owner alone. A folder
+// that exists keeps its mode.
+Result<void> make_state_folder(const std::string& state) {
+  namespace fs = std::filesystem;
   std::error_code error;
-  std::filesystem::create_directories(setup.state + "/logs", error);
-  if (error) {
-    const bool denied = error == std::errc::permission_denied || error == std::errc::read_only_file_system;
-    return Error{denied ? ErrorCode::kPermissionDenied : ErrorCode::kIoError,
-                 "the state folder '" + setup.state + "' could not be created: " + error.message() +
-                     "; choose another one with --state DIR"};
+  const fs::path folder = fs::path(state).lexically_normal();
+  fs::create_directories(folder.has_filename() ? folder.parent_path() : folder.parent_path().parent_path(), error);
+  int failed = 0;
+  for (const std::string& path : {state, state + "/logs"}) {
+    if (!error && failed == 0 && ::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) failed = errno;
   }
+  if (failed != 0) error = std::error_code(failed, std::generic_category());
+  if (!error && !fs::is_directory(state + "/logs", error) && !error) {
+    error = std::make_error_code(std::errc::not_a_directory);
+  }
+  if (!error) return {};
+  const bool denied = error == std::errc::permission_denied || error == std::errc::read_only_file_system;
+  return Error{denied ? ErrorCode::kPermissionDenied : ErrorCode::kIoError,
+               "the state folder '" + state + "' could not be created: " + error.message() +
+                   "; choose another one with --state DIR"};
+}
+
+}  // namespace
+
+Result<RunEnd> run_session(RunSetup setup, std::unique_ptr<RunView> view) {
+  ROTA_TRY(make_state_folder(setup.state));
   // One thread, which sleeps when it is idle: the CPUs are for the programs. The runtime is created before any other
   // thread: in a process with several threads, Linux takes milliseconds to register it for memory barriers.
   ROTA_TRY_ASSIGN(const std::unique_ptr<fiber::Runtime> runtime,

@@ -4,8 +4,8 @@
 #include <fstream>
 #include <utility>
 
-#include "cli/log_follower.h"
 #include "cli/places.h"
+#include "host/log_follower.h"
 
 namespace rota::cli {
 
@@ -15,7 +15,9 @@ constexpr std::size_t kTailLines = 10;
 constexpr std::size_t kTailBytes = 4096;
 constexpr std::size_t kShownFailures = 5;
 
-std::string tail_of(const std::string& path) {
+}  // namespace
+
+std::string log_end(const std::string& path, std::size_t lines) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) return {};
   const auto size = static_cast<std::size_t>(std::max<std::streamoff>(file.tellg(), 0));
@@ -25,12 +27,14 @@ std::string tail_of(const std::string& path) {
   file.read(text.data(), static_cast<std::streamsize>(take));
   text.resize(static_cast<std::size_t>(file.gcount()));
   while (!text.empty() && text.back() == '\n') text.pop_back();
-  return std::string(last_lines(text, kTailLines));
+  return std::string(host::last_lines(text, lines));
 }
+
+namespace {
 
 LogTail tail_of(const TaskRow& task, const std::string& logs) {
   LogTail tail{task.name, task.message, logs + "/" + log_name(task.id, task.last_attempt), {}};
-  tail.text = tail_of(tail.log);
+  tail.text = log_end(tail.log, kTailLines);
   return tail;
 }
 

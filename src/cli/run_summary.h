@@ -28,6 +28,9 @@ struct RunSummary {
   std::optional<LogTail> result{};  // Of the last stage, if that is one task, it succeeded and it wrote something.
 };
 
+// The last lines of a log; empty if there is none.
+[[nodiscard]] std::string log_end(const std::string& path, std::size_t lines);
+
 // Reads the logs in the folder `logs`.
 [[nodiscard]] RunSummary summarize(RunReport report, std::string logs);
 

@@ -1,8 +1,8 @@
 // RunView: shows the news of a run while it runs.
 //
 //   plain  one line per thing that happens; for pipes and files
-//   live   on a terminal: a line for each problem, and below them a block that is drawn again, with the running tasks
-//          and the totals
+//   live   on a terminal: a line for each problem, and below them a block that is drawn again: the stages, the running
+//          tasks, the totals and the time that is left
 //   json   every event of the log and every report, one JSON object per line
 //   quiet  nothing
 //
@@ -40,9 +40,13 @@ class RunView {
   virtual void finish() {}
 };
 
+// "done     train  1.24s". `terminal`: the text must not contain anything that a terminal would obey.
+[[nodiscard]] std::string news_line(const RunNews& news, bool terminal);
+
 // REQUIRES: out outlives it.
 [[nodiscard]] std::unique_ptr<RunView> make_plain_view(std::FILE* out);
-[[nodiscard]] std::unique_ptr<RunView> make_live_view(std::FILE* out);
+// `verbose`: a line for each start and end as well. REQUIRES: terminal_of(out).escapes.
+[[nodiscard]] std::unique_ptr<RunView> make_live_view(std::FILE* out, bool verbose = false);
 [[nodiscard]] std::unique_ptr<RunView> make_json_view(std::FILE* out);
 [[nodiscard]] std::unique_ptr<RunView> make_quiet_view();
 

@@ -10,14 +10,14 @@ RunWatch::RunWatch(std::unique_ptr<RunView> view) : view_(std::move(view)) {}
 
 std::int64_t RunWatch::elapsed_ns() const { return fiber::now().count() - begin_ns_; }
 
-void RunWatch::watch(std::vector<std::string> names, std::string key) {
+void RunWatch::watch(RunShape shape, std::string key) {
   const sync::MutexLock lock(mutex_);
-  facts_ = RunFacts(std::move(names), std::move(key));
+  facts_ = RunFacts(std::move(shape), std::move(key));
   watching_ = true;
   begin_ns_ = fiber::now().count();
 }
 
-void RunWatch::resume(model::WorkflowId workflow, std::size_t done) {
+void RunWatch::resume(model::WorkflowId workflow, const std::vector<std::size_t>& done) {
   const sync::MutexLock lock(mutex_);
   facts_.resume(workflow, done);
 }
@@ -25,6 +25,11 @@ void RunWatch::resume(model::WorkflowId workflow, std::size_t done) {
 model::WorkflowId RunWatch::workflow() {
   const sync::MutexLock lock(mutex_);
   return facts_.workflow();
+}
+
+fleet::StopCause RunWatch::stopped() {
+  const sync::MutexLock lock(mutex_);
+  return facts_.stopped();
 }
 
 void RunWatch::on_record(const fleet::Record& record) {

@@ -22,10 +22,10 @@ class RunWatch final : public host::HostObserver {
  public:
   explicit RunWatch(std::unique_ptr<RunView> view);
 
-  // From now on. The times that are shown count from here. See RunFacts for the names and the key.
-  void watch(std::vector<std::string> names, std::string key) ROTA_EXCLUDES(mutex_);
+  // From now on. The times that are shown count from here. See RunFacts for the key.
+  void watch(RunShape shape, std::string key) ROTA_EXCLUDES(mutex_);
   // See RunFacts::resume().
-  void resume(model::WorkflowId workflow, std::size_t done) ROTA_EXCLUDES(mutex_);
+  void resume(model::WorkflowId workflow, const std::vector<std::size_t>& done) ROTA_EXCLUDES(mutex_);
 
   void on_record(const fleet::Record& record) override ROTA_EXCLUDES(mutex_);
   void on_report(const std::string& worker, const model::Report& report) override ROTA_EXCLUDES(mutex_);
@@ -37,6 +37,8 @@ class RunWatch final : public host::HostObserver {
 
   // The workflow that is watched; none before it was submitted or resumed.
   [[nodiscard]] model::WorkflowId workflow() ROTA_EXCLUDES(mutex_);
+  // Why the workflow ends early, if it does.
+  [[nodiscard]] fleet::StopCause stopped() ROTA_EXCLUDES(mutex_);
   // Set when the workflow has ended.
   [[nodiscard]] fiber::Event& ended() { return ended_; }
 

@@ -8,7 +8,6 @@
 #include "cli/log_source.h"
 #include "cli/progress_line.h"
 #include "cli/timeline.h"
-#include "ledger/disk_reader.h"
 
 namespace rota::cli {
 
@@ -27,7 +26,7 @@ Result<PlaceStatus> read_status(const Place& place, bool progress) {
   ROTA_TRY_ASSIGN(const std::unique_ptr<LogSource> source, LogSource::open(place.log));
   // The writer is looked up before the log is read, so that a run that ends in between is seen as ended and not as
   // interrupted.
-  ROTA_TRY_ASSIGN(status.writer, ledger::DiskReader::writer_of(place.log));
+  ROTA_TRY_ASSIGN(status.writer, writer_of(place.log));
   ROTA_TRY(source->refresh());
   ProgressLine line(progress);
   ROTA_TRY_ASSIGN(const RunLog log, read_log(*source, line));

@@ -49,6 +49,7 @@ Option::Takes Option::takes() const {
   if (value.empty()) return Takes::kNothing;
   if (!choices.empty()) return Takes::kChoice;
   if (value == "FILE" || value == "WHERE") return Takes::kFile;
+  if (value == "WHAT" || value == "WORKFLOW") return Takes::kId;
   return value == "DIR" ? Takes::kFolder : Takes::kText;
 }
 
@@ -126,7 +127,21 @@ Option workflow_file(std::string* to) { return required(positional("FILE", to, "
 
 Option where(std::string* to) {
   return positional("WHERE", to,
-                    "a workflow file, a state folder, or a folder that contains .rota/; default: the current folder");
+                    "a workflow file, a state folder, a folder that contains .rota/, or the URL of a host; default: "
+                    "$ROTA_URL, or the current folder");
+}
+
+std::vector<Option> with_host(std::string* to, std::vector<Option> own) {
+  Option url = text("--host", "URL", to, "a host that is reached over HTTP; default: $ROTA_URL, or the context file's");
+  url.set = [to](const std::string& given) -> Result<void> {
+    if (!given.starts_with("http://") && !given.starts_with("https://")) {
+      return wrong("write it like https://rota.example:7070");
+    }
+    *to = given;
+    return {};
+  };
+  own.insert(own.begin(), {excluding(std::move(url), "--state"), host_state(to)});
+  return own;
 }
 
 Option host_state(std::string* to) {

@@ -34,7 +34,7 @@ class Output;
 
 struct Option {
   // What a shell completes after the option.
-  enum class Takes : std::uint8_t { kNothing, kText, kChoice, kFile, kFolder };
+  enum class Takes : std::uint8_t { kNothing, kText, kChoice, kFile, kFolder, kId };
 
   std::vector<std::string> names{};  // {"-f", "--follow"}; a positional has one name, {"FILE"}.
   std::string value{};               // The value's name in the help: "N", "FILE", "full|relaxed"; empty for a flag.
@@ -48,7 +48,7 @@ struct Option {
   // Stores one value; the error says what would be right. Empty for a flag.
   std::function<Result<void>(const std::string&)> set{};
 
-  // FILE and WHERE are files, DIR is a folder, "a|b" is a choice, any other value is text.
+  // FILE and WHERE are files, DIR is a folder, WHAT and WORKFLOW are ids, "a|b" is a choice, any other value is text.
   [[nodiscard]] Takes takes() const;
   // "--follow", "FILE": the name that messages use.
   [[nodiscard]] const std::string& name() const { return names.back(); }
@@ -87,7 +87,10 @@ struct Subcommand {
 // The optional WHERE of the subcommands that read a run (places.h).
 [[nodiscard]] Option where(std::string* to);
 
-// The --state of the subcommands that reach a running host, and the folder that it means: an absolute path.
+// The --state and --host of the subcommands that reach a running host (host_target() in remote_host.h says which), and
+// the folder that --state means: an absolute path.
+// `with_host` has them before the subcommand's own options.
+[[nodiscard]] std::vector<Option> with_host(std::string* to, std::vector<Option> own);
 [[nodiscard]] Option host_state(std::string* to);
 [[nodiscard]] std::string host_state_of(const std::string& given);
 

@@ -22,7 +22,7 @@ Result<std::vector<model::TaskId>> find_tasks(const fleet::State& state, const s
       if (workflow.spec.stages[s].name != stage_name) continue;
       found.clear();
       const fleet::StageState& range = workflow.stages[s];
-      for (std::uint32_t t = 0; t < range.count; ++t) found.emplace_back(workflow.id, range.first + t);
+      for (std::uint32_t t = 0; t < range.count; ++t) found.emplace_back(workflow.id, range.task(t));
     }
   });
   if (found.empty()) return std::move(one).take_error();

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -63,13 +64,23 @@ Result<void> run_worker(const WorkerSetup& setup) {
   ROTA_TRY_ASSIGN(const std::unique_ptr<DaemonSignals> signals, DaemonSignals::install(3));
   Result<void> outcome = runtime->run([&] {
     Result<void> joined;
-    Worker worker(setup.options);
+    std::optional<CurrentIdentity> identity;
+    WorkerOptions options = setup.options;
+    if (setup.identity) {
+      identity.emplace(*setup.identity);
+      options.secrets.host = [&identity](const SecretRequest& request) { return fetch_secret(*identity, request); };
+    }
+    Worker worker(std::move(options));
     fiber::with_scope([&](fiber::Nursery& nursery) {
       ROTA_LOG(kInfo, "worker started", {"version", library_version_text()}, {"worker", worker.spec().name},
                {"resources", model::to_text(worker.spec().resources)});
       fiber::Task<void> watching = nursery.spawn([&] { serve_signals(*signals, worker, setup.drain); });
+      fiber::Task<void> keeping = nursery.spawn([&] {
+        if (identity) keep_identity(*identity, setup.identity_file);
+      });
       notify_service_manager("READY=1\nSTATUS=serving");
       joined = worker.join(setup.join);
+      keeping.cancel();
       watching.cancel();
     });
     return joined;

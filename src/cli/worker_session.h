@@ -6,7 +6,11 @@
 // Thread safety: one session per process at a time; it uses the process's signals.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "base/log.h"
+#include "cli/worker_identity.h"
 #include "rota/clock.h"
 #include "rota/result.h"
 #include "rota/worker.h"
@@ -18,6 +22,8 @@ struct WorkerSetup {
   JoinOptions join{};
   Duration drain{};
   LogOptions log{};
+  std::optional<WorkerIdentity> identity{};  // Renewed while the worker runs.
+  std::string identity_file{};
 };
 
 [[nodiscard]] Result<void> run_worker(const WorkerSetup& setup);

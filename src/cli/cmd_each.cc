@@ -1,0 +1,277 @@
+// `rota each -- COMMAND {}`: runs a command for each line, argument or combination of arguments (Y-8).
+#include <algorithm>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/json_text.h"
+#include "cli/output.h"
+#include "cli/places.h"
+#include "cli/run_local.h"
+#include "cli/run_session.h"
+#include "cli/run_summary.h"
+#include "cli/subcommands.h"
+#include "model/codec.h"
+
+namespace rota::cli {
+
+namespace {
+
+constexpr std::size_t kMostValues = 1'000'000;
+constexpr std::string_view kSeparator = ":::";
+
+struct EachOptions {
+  std::vector<std::string> words;
+  std::string file;
+  std::string state;
+  std::int64_t jobs = 0;
+  std::int64_t attempts = 1;
+  bool keep_order = false;
+  bool dry_run = false;
+  bool fresh = false;
+};
+
+using Lists = std::vector<std::vector<std::string>>;
+
+Error wrong(std::string message) { return Error{ErrorCode::kInvalidArgument, std::move(message)}; }
+
+Result<std::vector<std::string>> read_lines(std::istream& in) {
+  std::vector<std::string> lines;
+  std::string line;
+  while (std::getline(in, line)) {
+    if (line.empty()) continue;
+    if (lines.size() == kMostValues) return Error{ErrorCode::kTooLarge, "there are more than 1000000 lines"};
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+// The command, and one list of values for each `:::`; without any, the lines of the file or of the standard input.
+Result<Lists> lists_of(const EachOptions& options, std::vector<std::string>* command) {
+  Lists lists;
+  for (const std::string& word : options.words) {
+    if (word == kSeparator) {
+      lists.emplace_back();
+    } else {
+      (lists.empty() ? *command : lists.back()).push_back(word);
+    }
+  }
+  if (command->empty()) return wrong("there is no command; write it after --: rota each -- gzip {} ::: a.txt b.txt");
+  if (!lists.empty() && !options.file.empty()) return wrong("give the values with ::: or in a file, not both");
+  if (!options.file.empty()) {
+    std::ifstream in(options.file);
+    if (!in) return Error{ErrorCode::kNotFound, "the file " + options.file + " cannot be opened"};
+    ROTA_TRY_ASSIGN(lists.emplace_back(), read_lines(in));
+  } else if (lists.empty()) {
+    ROTA_TRY_ASSIGN(lists.emplace_back(), read_lines(std::cin));
+  }
+  std::size_t product = 1;
+  for (const std::vector<std::string>& list : lists) {
+    if (list.empty()) return wrong("a list of values is empty: there is nothing to run");
+    if (product > kMostValues / list.size())
+      return Error{ErrorCode::kTooLarge, "that would be more than 1000000 tasks"};
+    product *= list.size();
+  }
+  return lists;
+}
+
+// Puts what `value(i)` returns in the place of {1}, {2}, ..., and all values in the place of {}.
+template <class F>
+std::string replaced(std::string_view word, std::size_t lists, F&& value) {
+  std::string out;
+  while (!word.empty()) {
+    bool found = false;
+    if (word.starts_with("{}")) {
+      for (std::size_t i = 0; i < lists; ++i) out.append(i == 0 ? "" : " ").append(value(i));
+      word.remove_prefix(2);
+      found = true;
+    }
+    for (std::size_t i = 0; i < lists && !found; ++i) {
+      const std::string mark = "{" + std::to_string(i + 1) + "}";
+      if (!word.starts_with(mark)) continue;
+      out.append(value(i));
+      word.remove_prefix(mark.size());
+      found = true;
+    }
+    if (found) continue;
+    if (word.starts_with("${")) out.push_back('$');  // The user's own text is not a reference.
+    out.push_back(word.front());
+    word.remove_prefix(1);
+  }
+  return out;
+}
+
+bool has_mark(const std::vector<std::string>& command, std::size_t lists) {
+  return std::any_of(command.begin(), command.end(), [&](const std::string& word) {
+    bool any = word.find("{}") != std::string::npos;
+    for (std::size_t i = 0; i < lists; ++i)
+      any = any || word.find("{" + std::to_string(i + 1) + "}") != std::string::npos;
+    return any;
+  });
+}
+
+// One stage with one task per combination; the last list varies fastest. One word is text for a shell, in which values
+// are variables, so that data never becomes code; several words are a program and its arguments.
+model::WorkflowSpec spec_of(std::vector<std::string> command, const Lists& lists, const EachOptions& options) {
+  if (!has_mark(command, lists.size())) {
+    if (command.size() == 1) {
+      command.front() += " {}";
+    } else {
+      command.emplace_back("{}");
+    }
+  }
+  model::WorkflowSpec spec;
+  spec.name = "each";
+  model::TaskTemplate& use = spec.templates.emplace_back();
+  use.spec.type = "shell";
+  use.retry.max_attempts = options.attempts;
+  use.needs.cpu_millis = 1000;
+  model::ProgramSpec& program = use.spec.program.emplace();
+  std::error_code error;
+  program.directory = std::filesystem::current_path(error).string();
+  if (command.size() == 1) {
+    program.shell = replaced(command.front(), lists.size(),
+                             [](std::size_t i) { return "\"$${ROTA_REF_" + std::to_string(i + 1) + "}\""; });
+    for (std::size_t i = 1; i <= lists.size(); ++i) {
+      program.environment.push_back({"ROTA_REF_" + std::to_string(i), "${matrix.v" + std::to_string(i) + "}"});
+    }
+  } else {
+    for (const std::string& word : command) {
+      program.arguments.push_back(
+          replaced(word, lists.size(), [](std::size_t i) { return "${matrix.v" + std::to_string(i + 1) + "}"; }));
+    }
+  }
+  model::Stage& stage = spec.stages.emplace_back();
+  stage.name = "each";
+  std::vector<std::size_t> at(lists.size());
+  while (true) {
+    std::string item = "{";
+    for (std::size_t i = 0; i < lists.size(); ++i) {
+      item += (i == 0 ? "\"v" : ",\"v") + std::to_string(i + 1) + "\":";
+      append_json_string(item, lists[i][at[i]]);
+    }
+    stage.items.push_back(item + "}");
+    std::size_t digit = lists.size();
+    while (digit > 0 && ++at[digit - 1] == lists[digit - 1].size()) at[--digit] = 0;
+    if (digit == 0) return spec;
+  }
+}
+
+// Prints the output of each task when the task has ended, in the order of the ends or of the values; failures go to
+// standard error.
+class EachView final : public RunView {
+ public:
+  EachView(std::FILE* out, bool keep_order) : out_(out), keep_order_(keep_order) {}
+
+  void show(const RunNews& news, const RunFacts& facts, std::int64_t /*now_ns*/) override {
+    using Kind = RunNews::Kind;
+    if (news.kind == Kind::kStarted) attempts_[news.task.index()] = news.attempt;
+    if (news.kind == Kind::kFailed) {
+      std::fprintf(stderr, "rota: %s failed: %s\n", facts.shape().label(news.task.index()).c_str(), news.text.c_str());
+    }
+    if (news.kind != Kind::kSucceeded && news.kind != Kind::kCached && news.kind != Kind::kFailed &&
+        news.kind != Kind::kCancelled) {
+      return;
+    }
+    const std::uint32_t index = news.task.index();
+    const auto attempt = attempts_.find(index);
+    const std::string path =
+        attempt == attempts_.end() ? std::string() : facts.shape().logs + "/" + log_name(news.task, attempt->second);
+    if (attempt != attempts_.end()) attempts_.erase(attempt);
+    if (!keep_order_) return print(path);
+    ended_[index] = path;
+    for (auto next = ended_.find(printed_); next != ended_.end(); next = ended_.find(++printed_)) {
+      print(next->second);
+      ended_.erase(next);
+    }
+  }
+  void say(const std::string& text, const RunFacts& /*facts*/, std::int64_t /*now_ns*/) override {
+    std::fprintf(stderr, "rota: %s\n", text.c_str());
+  }
+  void finish() override {
+    for (const auto& [index, path] : ended_) print(path);  // What a resumed run had done before leaves gaps.
+    ended_.clear();
+  }
+
+ private:
+  void print(const std::string& path) {
+    if (path.empty()) return;
+    std::ifstream file(path, std::ios::binary);
+    std::string block(std::size_t{1} << 16, '\0');
+    while (file.good()) {
+      file.read(block.data(), static_cast<std::streamsize>(block.size()));
+      std::fwrite(block.data(), 1, static_cast<std::size_t>(file.gcount()), out_);
+    }
+    std::fflush(out_);
+  }
+
+  std::FILE* const out_;
+  const bool keep_order_;
+  std::map<std::uint32_t, model::AttemptNumber> attempts_;
+  std::map<std::uint32_t, std::string> ended_;  // With keep_order_: logs of tasks that wait for an earlier one.
+  std::uint32_t printed_ = 0;
+};
+
+Result<int> each(const EachOptions& options, Output& output) {
+  std::vector<std::string> command;
+  ROTA_TRY_ASSIGN(const Lists lists, lists_of(options, &command));
+  RunSetup setup;
+  setup.workflow.spec = spec_of(command, lists, options);
+  setup.workflow.content = model::hash_fields(setup.workflow.spec).to_string();
+  ROTA_TRY(use_workers(setup, "", options.jobs));
+  setup.fresh = options.fresh;
+  const std::string name = "each-" + setup.workflow.content.substr(0, 12);
+  setup.state =
+      std::filesystem::absolute(options.state.empty() ? ".rota/" + name : options.state).lexically_normal().string();
+  if (options.dry_run) {
+    for (const std::string& item : setup.workflow.spec.stages.front().items) output.document(item + "\n");
+    return 0;
+  }
+  std::signal(SIGPIPE, SIG_IGN);
+  ROTA_TRY_ASSIGN(const RunEnd end,
+                  run_session(std::move(setup), std::make_unique<EachView>(stdout, options.keep_order)));
+  output.flush();
+  if (end.report.outcome != fleet::Outcome::kSucceeded) {
+    output.note("not all of them succeeded; run the same command again to run the others. Logs: " + end.logs);
+  }
+  confirm(end);
+  return exit_status_of(end.report.outcome);
+}
+
+}  // namespace
+
+Subcommand each_subcommand() {
+  auto options = std::make_shared<EachOptions>();
+  return {
+      .name = "each",
+      .meaning = "Run a command for each line, argument or combination of arguments; run it again to resume",
+      .positionals = {required(positionals("COMMAND", &options->words,
+                                           "the command, after --; then ::: and values, for as many lists as needed"))},
+      .options = {text("-a,--arg-file", "FILE", &options->file, "one value per line; default: the standard input"),
+                  number("-j,--jobs", &options->jobs, 1, 100'000,
+                         "commands at once; default: all CPUs of this machine"),
+                  number("--max-attempts", &options->attempts, 1, 1'000, "how often a command is tried; default: 1"),
+                  flag("-k,--keep-order", &options->keep_order, "print output in the order of the values"),
+                  flag("--dry-run", &options->dry_run, "print the values of each task, and run nothing"),
+                  flag("--fresh", &options->fresh, "run everything again instead of resuming"),
+                  text("--state", "DIR", &options->state, "the state folder; default: one in .rota/ for this command")},
+      .footer =
+          "{} is the value, {1}, {2}, ... are the values of several lists; without any of them, {} is added at the "
+          "end.\n"
+          "One word is text for a shell, in which a value is one quoted word; several words are a program and its\n"
+          "arguments. What a command writes is printed when it has ended.",
+      .examples = {"rota each -- gzip {} ::: *.log", "find . -name '*.png' | rota each -j 4 -- 'convert {} {}.webp'",
+                   "rota each -- ./train --lr {1} --seed {2} ::: 0.1 0.01 ::: 1 2 3"},
+      .run = [options](Output& output) { return each(*options, output); }};
+}
+
+}  // namespace rota::cli

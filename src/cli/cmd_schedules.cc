@@ -1,0 +1,122 @@
+// `rota schedules [WHERE]`: the schedules of a host, from its log. `rota schedules pause | resume | remove NAME`
+// changes one (H-7).
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json_text.h"
+#include "cli/control_client.h"
+#include "cli/log_source.h"
+#include "cli/output.h"
+#include "cli/places.h"
+#include "cli/remote_host.h"
+#include "cli/subcommands.h"
+#include "fleet/brain.h"
+#include "fleet/state.h"
+#include "host/http_views.h"
+#include "host/scheduler.h"
+#include "rota/clock.h"
+
+namespace rota::cli {
+
+namespace {
+
+constexpr std::size_t kShownFirings = 3;
+
+struct SchedulesOptions {
+  std::string first;  // WHERE, "list", or what is done with the schedule.
+  std::string name;
+  std::string host;
+};
+
+ScheduleLine line_of(const fleet::State& state, const fleet::Schedule& schedule, std::int64_t now_ns) {
+  ScheduleLine line;
+  line.name = schedule.spec.name;
+  line.cron = schedule.spec.cron;
+  line.zone = schedule.spec.zone;
+  line.missed = to_string(schedule.spec.missed);
+  line.overlap = to_string(schedule.spec.overlap);
+  line.user = schedule.spec.workflow.user;
+  line.paused = schedule.paused;
+  line.fired = schedule.fired;
+  line.queued = schedule.queued.size();
+  for (const model::WorkflowId id : schedule.runs) {
+    const fleet::Workflow* workflow = state.find(id);
+    if (workflow != nullptr && workflow->outcome == fleet::Outcome::kRunning) line.running.push_back(id.to_string());
+  }
+  for (const std::int64_t time :
+       host::next_firings(line.cron, line.zone, now_ns, schedule.paused ? 0 : kShownFirings)) {
+    line.next.push_back(host::to_rfc3339(time).substr(0, 19) + "Z");
+  }
+  return line;
+}
+
+Result<int> list(const std::string& where, Output& output) {
+  std::string note;
+  ROTA_TRY_ASSIGN(const Place place, find_place(where, &note));
+  output.note(note);
+  ROTA_TRY_ASSIGN(const std::unique_ptr<LogSource> log, LogSource::open(place.log));
+  ROTA_TRY_ASSIGN(fleet::Brain brain, log->begin());
+  for (;;) {
+    ROTA_TRY_ASSIGN(const fleet::Record* record, log->next());
+    if (record == nullptr) break;
+    ROTA_TRY(brain.apply(*record));
+  }
+  const fleet::State& state = brain.state();
+  std::vector<ScheduleLine> lines;
+  const std::int64_t now_ns = system_clock().wall().time_since_epoch().count();
+  for (const auto& [name, schedule] : state.globals().schedules) lines.push_back(line_of(state, schedule, now_ns));
+  output.schedules(lines);
+  return 0;
+}
+
+std::optional<fleet::ScheduleChange> change_of(const std::string& action) {
+  if (action == "pause") return fleet::ScheduleChange::kPause;
+  if (action == "resume") return fleet::ScheduleChange::kResume;
+  if (action == "remove") return fleet::ScheduleChange::kRemove;
+  return std::nullopt;
+}
+
+Result<int> list_or_change(const SchedulesOptions& options, Output& output) {
+  const std::optional<fleet::ScheduleChange> change = change_of(options.first);
+  if (!change) {
+    const bool listed = options.first == "list";
+    if (!options.name.empty() && !listed) {
+      return Error{ErrorCode::kInvalidArgument, "'" + printable(options.first) +
+                                                    "' is not something to do with a schedule; there are pause, resume "
+                                                    "and remove"};
+    }
+    std::string where = listed ? options.name : options.first;
+    return list(where.empty() ? options.host : where, output);
+  }
+  if (options.name.empty()) {
+    return Error{ErrorCode::kInvalidArgument, "which schedule? `rota schedules` lists them"};
+  }
+  ROTA_TRY_ASSIGN(const std::string target, host_target(options.host));
+  ROTA_TRY_ASSIGN(const host::ControlAnswer answer,
+                  ask_host(target, host::Execute{fleet::ChangeSchedule{options.name, *change}}));
+  output.controlled(options.first, options.name, answer.index);
+  return 0;
+}
+
+}  // namespace
+
+Subcommand schedules_subcommand() {
+  auto options = std::make_shared<SchedulesOptions>();
+  return {.name = "schedules",
+          .meaning = "List the schedules of a host, or pause, resume or remove one",
+          .positionals = {where(&options->first),
+                          positional("NAME", &options->name,
+                                     "the schedule, after pause, resume or remove in place of WHERE")},
+          .options = with_host(&options->host, {}),
+          .json = "print one JSON object",
+          .footer =
+              "`rota submit FILE --cron CRON` makes a schedule. Times that pass while it is paused are left out. "
+              "Workflows that\na schedule has started continue when it is paused or removed.",
+          .examples = {"rota schedules /var/lib/rota", "rota schedules pause nightly --host https://rota.example:7070"},
+          .run = [options](Output& output) { return list_or_change(*options, output); }};
+}
+
+}  // namespace rota::cli

@@ -78,7 +78,7 @@ class CMakeTest(CheckCase):
         self.plant("src/base/CMakeLists.txt", "rota_room(base)\n")
         self.plant("src/base/x.cc", '#include "base/x.h"\n\n#include <string>\n')
         for x, y in ((good, good), (good, bad), (bad, good)):
-            for unity in ("OFF", "ROOMS"):
+            for unity in ("OFF", "ON"):
                 with self.subTest(x=x, y=y, unity=unity):
                     self.plant("src/base/x.h", x)
                     self.plant("src/base/y.h", y)
@@ -93,11 +93,11 @@ class CMakeTest(CheckCase):
                                               f"int {name}();\nint {name}() {{ return helper(); }}\n")
         self.plant("src/base/four.cc", "int four();\nint four() { return 4; }\n")
         self.plant("src/base/CMakeLists.txt", "rota_room(base)\n")
-        status, said = self.configure("-DROTA_UNITY=ALL")
+        status, said = self.configure("-DROTA_UNITY=ON")
         self.assertEqual(status, 0, said)
         status, said = self.run_script("cmake", "--build", "out", "--target", "rota_rooms", "--verbose")
         self.assertEqual(status, 0, said)
-        self.assertIn("unity_rota_base_1_cxx", said)
+        self.assertIn("unity/rota_base_1.cc", said)
 
 
 if __name__ == "__main__":

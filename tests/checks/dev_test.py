@@ -2,13 +2,16 @@
 
 import os
 import re
+import signal
 import sys
+import threading
 import time
 import unittest
 
 from support import ROOT, CheckCase
 
 sys.path.insert(0, os.path.join(ROOT, "scripts"))
+import test_run  # noqa: E402 (found in the folder above)
 
 GOOD = "echo '[ RUN      ] A.One'; echo '[       OK ] A.One (0 ms)'; echo '[  SKIPPED ] x'\n"
 BAD = ("echo '[ RUN      ] A.Two'; echo 'a_test.cc:7: Failure'; echo 'Expected: 1'; echo '[  FAILED  ] A.Two (3 ms)'; "
@@ -113,16 +116,114 @@ class SetupTest(CheckCase):
         self.assertIn("build/logs/setup.log", said)
 
 
+class LanesTest(unittest.TestCase):
+    """The order of the whole run: what is built is tested while the next suite is being built."""
+
+    def run_suites(self, *suites):
+        tally = test_run.Tally()
+        test_run.everything(tally, [test_run.Suite(*suite) for suite in suites])
+        return tally
+
+    def test_a_suite_runs_while_the_next_one_is_built(self):
+        started = threading.Event()
+        self.run_suites((lambda _: started.set(), None, "programs"), (lambda _: None, lambda _: started.wait(600), "scripts"))
+        self.assertTrue(started.is_set())
+
+    def test_a_suite_whose_build_failed_is_counted_and_not_run(self):
+        ran = []
+        tally = self.run_suites((ran.append, lambda tally: tally.step("x", False), "programs"),
+                                (ran.append, lambda tally: tally.step("y", True), "scripts"))
+        self.assertEqual((len(ran), tally.failed), (1, 1))
+
+    def test_an_exception_in_a_lane_ends_the_run(self):
+        def broken(_):
+            raise RuntimeError("broken suite")
+        with self.assertRaisesRegex(RuntimeError, "broken suite"):
+            self.run_suites((broken, None, "scripts"))
+
+
+SCRIPT = """import unittest
+class A(unittest.TestCase):
+    def test_1_passes(self):
+        print("Ran 7 tests, says a test")
+    def test_2_fails(self):
+        self.fail("on purpose")
+    @unittest.skip("not here")
+    def test_3_is_skipped(self):
+        pass
+"""
+HANGS = """import threading, unittest
+class A(unittest.TestCase):
+    def test_hangs(self):
+        def waits_for_nothing():
+            threading.Event().wait()
+        waits_for_nothing()
+"""
+TALKS = """import time, unittest
+class A(unittest.TestCase):
+    def test_talks(self):
+        while True:
+            print("still here")
+            time.sleep(0.01)
+"""
+STOPPED = """test_1 (some_test.A.test_1) ... ok
+test_2 (some_test.A.test_2)
+What it shows. ... FAIL
+test_3 (some_test.A.test_3) ... it prints
+ok
+test_4 (some_test.A.test_4) ... skipped 'not here'
+test_5 (some_test.A.test_5) ... """
+
+
+class ScriptsTest(CheckCase):
+    """The counting of a folder of scripts, and the end of one that hangs."""
+
+    def count(self, text, **limits):
+        self.plant("tests/some/some_test.py", text)
+        script = ("import sys; sys.path.insert(0, 'scripts'); import test_run; "
+                  + "".join(f"test_run.{name} = {value}; " for name, value in limits.items())
+                  + "tally = test_run.Tally(); test_run.script_tests(tally, 'tests/some', 'some'); print(tally.passed, tally.failed)")
+        status, said = self.run_script(sys.executable, "-B", "-c", script)
+        self.assertEqual(status, 0, said)
+        return tuple(int(n) for n in said.split()[-2:]), said
+
+    def test_passes_failures_and_skips(self):
+        counted, said = self.count(SCRIPT)
+        self.assertEqual(counted, (1, 1), said)
+        self.assertIn("1 passed, 1 skipped, 1 FAILED", said)
+        self.assertIn("AssertionError: on purpose", said)
+
+    def test_nothing_to_run_is_a_failure(self):
+        self.assertEqual(self.count("import unittest\n")[0], (0, 1))
+        self.assertEqual(self.count("this is no Python\n")[0], (0, 1))
+
+    def test_a_test_that_hangs_is_stopped_and_its_place_is_named(self):
+        counted, said = self.count(HANGS, SCRIPT_QUIET_S=1)
+        self.assertEqual(counted, (0, 1), said)
+        self.assertIn("stopped: nothing was heard from it for 1 s", said)
+        self.assertIn("some_test.A.test_hangs", said)
+        self.assertIn("in waits_for_nothing", said)
+
+    def test_a_suite_that_does_not_end_is_stopped(self):
+        counted, said = self.count(TALKS, SCRIPT_LIMIT_S=2)
+        self.assertEqual(counted, (0, 1), said)
+        self.assertIn("stopped: it ran for more than 2 s", said)
+
+    def test_the_verdicts_before_the_end_are_counted(self):
+        self.plant("log", STOPPED)
+        self.assertEqual(test_run.count_scripts(os.path.join(self.root, "log"), None), (2, 2, 1))
+
+
 class CountTest(CheckCase):
     """The counting of test programs, with scripts in place of GoogleTest programs."""
 
-    def count(self, kind, body):
+    def count(self, kind, body, quiet_s=600):
         """What the test run says of one program."""
         self.plant("build/dev/program", "#!/bin/sh\n" + body)
         os.chmod(os.path.join(self.root, "build/dev/program"), 0o755)
         self.plant("build/dev/tests.list", f"{kind}\tfiber\tprogram\t{self.root}/build/dev/program\t\n")
-        script = ("import sys; sys.path.insert(0, 'scripts'); import test_run; test_run.JOBS = 1; test_run.QUIET_S = 1; "
-                  "tally = test_run.Tally(); "
+        script = (f"import sys; sys.path.insert(0, 'scripts'); import test_run; test_run.JOBS = 1; test_run.QUIET_S = {quiet_s}; "
+                  "test_run.steps.LAST_WORDS_S = 3; tally = test_run.Tally(); "
                   "test_run.run_programs(tally, 'dev', [(*p, None) for p in test_run.test_programs('dev')]); "
                   "print(tally.passed, tally.failed)")
         status, said = self.run_script(sys.executable, "-B", "-c", script)
@@ -147,7 +248,7 @@ class CountTest(CheckCase):
         self.assertIn("LeakSanitizer", said)
 
     def test_a_test_without_end_is_stopped(self):
-        counted, said = self.count("gtest", "echo '[ RUN      ] A.Hangs'; sleep 60 & wait\n")
+        counted, said = self.count("gtest", "echo '[ RUN      ] A.Hangs'; sleep 600 & wait\n", quiet_s=1)
         self.assertEqual(counted, (0, 1), said)
         self.assertIn("nothing was heard from it for 1 s", said)
         self.assertIn("A.Hangs did not end", said)
@@ -166,12 +267,25 @@ class CountTest(CheckCase):
         with open(os.path.join(self.root, "pid"), encoding="utf-8") as file:
             pid = int(file.read())
         with self.assertRaises((ProcessLookupError, FileNotFoundError)):
-            for _ in range(1000):  # The kernel may take a moment to clear it away.
+            for _ in range(12_000):  # The kernel may take a moment to clear it away.
                 os.kill(pid, 0)
                 with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
                     if file.read().split()[2] == "Z":
                         raise ProcessLookupError
                 time.sleep(0.01)
+
+    def test_what_a_program_leaves_behind_is_not_waited_for(self):
+        """A process that keeps the output open, in its own group or in another one, does not keep the run from ending."""
+        for left in ("sleep 600", "setsid sleep 600"):
+            with self.subTest(left=left):
+                counted, said = self.count("gtest", GOOD + f"{left} & echo $! > pid\n")
+                self.assertEqual(counted, (1, 0), said)
+                with open(os.path.join(self.root, "pid"), encoding="utf-8") as file:
+                    pid = int(file.read())
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
 
     def test_output_before_the_mark_does_not_hide_it(self):
         counted, said = self.count("gtest", "echo '[ RUN      ] A.One'; echo 'printed[       OK ] A.One (0 ms)'\n")
@@ -183,7 +297,7 @@ class CountTest(CheckCase):
 
     def test_a_run_without_tests_fails(self):
         self.plant("empty.py", "import sys; sys.path.insert(0, 'scripts'); import test_run; "
-                               "test_run.SUITES = {'lint': lambda tally: None}; sys.argv = ['test', 'lint']; "
+                               "test_run.SUITES = {'lint': test_run.Suite(lambda tally: None)}; sys.argv = ['test', 'lint']; "
                                "sys.exit(test_run.main())\n")
         status, said = self.run_script(sys.executable, "-B", "empty.py")
         self.assertEqual(status, 1)

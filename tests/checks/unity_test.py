@@ -55,6 +55,11 @@ class UnityTest(CheckCase):
             with self.subTest(text=text):
                 self.assertEqual(self.groups({"a.cc": one, "b.cc": text}), [["a.cc", "b.cc"]])
 
+    def test_files_with_hooks_of_the_simulator_are_by_themselves(self):
+        hook = '#include "base/sim_hooks.h"\n'
+        self.assertEqual(self.groups({"a.cc": hook, "b.cc": "int b();\n", "c.cc": hook, "d.cc": "int d();\n"}),
+                         [["a.cc", "c.cc"], ["b.cc", "d.cc"]])
+
     def test_a_group_has_a_size(self):
         text = "// A line.\n" * 40
         self.assertEqual(self.groups({"a.cc": text, "b.cc": text, "c.cc": text}, max_lines=80), [["a.cc", "b.cc"], ["c.cc"]])

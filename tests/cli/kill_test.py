@@ -4,8 +4,8 @@ Goal: a crash at any moment loses nothing, and no completed task takes effect tw
 (matrices, needs, results, retries) in which the result of every execution is unique. The results that dependants received
 show whether each task took effect once: there is one record of success per task, and all dependants got its result.
 
-ROTA_KILL_ROUNDS is the number of kills (default 30), ROTA_KILL_SEED their seed. When a workflow ends before all kills are
-done, the next one starts.
+ROTA_KILL_ROUNDS is the number of kills (default 30), ROTA_KILL_SEED their seed (default 1: the test run draws the same moments
+every time; a hunt for bugs tries others). When a workflow ends before all kills are done, the next one starts.
 """
 
 import json
@@ -18,7 +18,7 @@ import unittest
 from support import LIMIT_S, RunCase, stages
 
 ROUNDS = int(os.environ.get("ROTA_KILL_ROUNDS") or 30)
-SEED = int(os.environ.get("ROTA_KILL_SEED") or time.time_ns())
+SEED = int(os.environ.get("ROTA_KILL_SEED") or 1)
 EACH = 248  # Tasks of each matrix: 500 with the four others.
 RETRIED = 31  # Every so many-th task of the second matrix fails the first time.
 NUMBERS = ", ".join(str(i) for i in range(EACH))

@@ -3,7 +3,8 @@
   <!-- file: NAME -->    the block below is the content of this file
   <!-- run -->           the block below shows command lines, each after "$ ", and their output
 
-Times differ from run to run, and so does the order in which parallel tasks start and end; both are ignored.
+Times differ from run to run, and so does the order in which parallel tasks start and end; both are ignored. So is the worker of
+a task that every worker can run: measured durations decide it.
 ROTA_REWRITE=1 writes the output of this run into the page.
 """
 
@@ -25,6 +26,7 @@ def comparable(output):
         line = re.sub(r"\b(\d+(\.\d+)?(ms|us|s|m))+\b", "TIME", line)
         line = re.sub(r"(_ns: )\d+", r"\1TIME", line)
         line = re.sub(r"(?<=\s)-(?=\s)", "TIME", line)
+        line = re.sub(r"^((prepare|report) .*) (trainer|small)$", r"\1 WORKER", line)
         if line.startswith("critical path"):
             line = re.sub(r"\[\d+\]", "[N]", line)
         if line.startswith("cost"):

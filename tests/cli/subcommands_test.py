@@ -83,6 +83,11 @@ class WhileItRuns(SubcommandCase):
                          [("first", "succeeded"), ("held", "running")])
         self.release(process)
         self.assertRegex(self.ok("status"), r"w\.yaml +wf-1 w +succeeded ")
+        # S-3: with another fleet.
+        self.assertIn("other fleet", self.ok("replay", "w.yaml", "--fleet", "worker=local,count=2"))
+        refused = self.rota("replay", "w.yaml", "--fleet", "worker=nobody")
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn("the log has no worker 'nobody'; it has local", refused.stderr)
 
     # C-2: --follow ends when the task ends.
     def test_follow(self):
@@ -126,7 +131,7 @@ class WhileItRuns(SubcommandCase):
         self.write("w.yaml", stages("{name: a, run: 'true'}"))
         self.assertEqual(self.rota("run", "w.yaml").returncode, 0)
         readers = [subprocess.Popen(["bash", "-c", f"while :; do {ROTA} status > /dev/null 2> said || exit; done"],
-                                    cwd=self.folder) for _ in range(2)]
+                                    cwd=self.folder, env=self.environment) for _ in range(2)]
         for reader in readers:
             self.addCleanup(reader.wait)
             self.addCleanup(reader.kill)
@@ -238,7 +243,10 @@ class Logs(SubcommandCase):
 class Trace(SubcommandCase):
     # C-2: slices of one track do not overlap, arrows go forward in time, and there are counters.
     def test_a_run(self):
-        self.write("w.yaml", graph("a: {run: sleep 0.05}", "b: {needs: a, matrix: {i: [1, 2, 3, 4]}, run: sleep 0.05}",
+        # The first two tasks of b wait for each other, so that they run at the same time.
+        self.write("w.yaml", graph("a: {run: sleep 0.05}",
+                                   "b: {needs: a, matrix: {i: [1, 2, 3, 4]}, run: 'touch here-${matrix.i}; "
+                                   "while [ $(ls -d here-* | wc -l) -lt 2 ]; do sleep 0.01; done'}",
                                    "c: {needs: [a, b], run: 'test $ROTA_ATTEMPT = 2', max_attempts: 2}"))
         self.assertEqual(self.rota("run", "w.yaml", "--jobs", "2").returncode, 0)
         self.assertIn("t.json: 7 slices", self.ok("trace", "-o", "t.json"))

@@ -143,16 +143,20 @@ TEST(Echo, AnswersAndStops) {
 // Contract: F-11, F-26. A client that floods runs out of its budget; one that is silent, out of time. The next client
 // is served.
 TEST(Echo, DropsWhoMisbehaves) {
-  Echo echo({"--burst", "10", "--idle-ms", "1000"});
+  // Each has a server of its own: with a short limit for silence, a slow machine would make the others silent, too.
+  Echo impatient({"--idle-ms", "200"});
+  const int impatient_port = port_of(impatient.line());
+  ASSERT_GT(impatient_port, 0);
+  Client silent(impatient_port);
+  EXPECT_TRUE(silent.ended());
+  Echo echo({"--burst", "10"});
   const int port = port_of(echo.line());
   ASSERT_GT(port, 0);
-  Client silent(port);
   Client flooding(port);
   int answers = 0;
   while (answers < 1'000'000 && flooding.ask("x") == "x") ++answers;
   EXPECT_GE(answers, 10);
   EXPECT_LT(answers, 1'000'000);
-  EXPECT_TRUE(silent.ended());
   Client good(port);
   EXPECT_EQ(good.ask("hello"), "hello");
   echo.stop(SIGTERM);

@@ -7,7 +7,7 @@ import socket
 import stat
 import unittest
 
-from fleet_support import FleetCase, ROTA, stages
+from fleet_support import LIMIT_S, FleetCase, ROTA, stages
 
 HELLO = stages("{name: a, run: 'echo hello from a'}", "{name: b, needs: [a], run: 'echo 7'}",
                "{name: c, needs: [b], run: 'test ${b.result} = 7'}")
@@ -20,6 +20,13 @@ class HostAlone(FleetCase):
         self.start_host(*options, redis=False, local=1)
         self.wait_for_workers(1)
 
+    def test_submit_wait_until_the_deadline(self):
+        """Contract: C-2, Y-5. The exit status is that of `rota run`: 6 after a deadline."""
+        self.start_alone()
+        self.write("w.yaml", stages("{name: a, run: 'sleep 60'}").replace("spec:\n", "spec:\n  deadline: 100ms\n"))
+        status, submitted, errors = self.submit("w.yaml", "--wait")
+        self.assertEqual((status, submitted.get("outcome")), (6, "cancelled"), errors + self.log("host"))
+
     def test_submit_wait_status_logs_explain(self):
         """Contract: C-2."""
         self.start_alone()
@@ -28,17 +35,18 @@ class HostAlone(FleetCase):
         self.assertEqual((status, submitted.get("outcome")), (0, "succeeded"), errors + self.log("host"))
         self.assertEqual({t["name"]: t["state"] for t in self.workflow()["tasks"]},
                          {"a": "succeeded", "b": "succeeded", "c": "succeeded"})
-        self.assertEqual(self.rota("logs", self.state, "a").stdout, "hello from a\n")
+        self.wait_for(lambda: self.rota("logs", self.state, "a").stdout == "hello from a\n", "its output: ",
+                      lambda: self.rota("logs", self.state, "a").stdout)
         self.assertIn("succeeded", self.rota("explain", self.state, "c").stdout)
         # The same key again is the same workflow.
         status, again, _ = self.submit("w.yaml", "--key", "first")
         self.assertEqual((status, again["workflow"], again["repeated"]), (0, submitted["workflow"], True))
-        # Every dispatch has a line (H-2).
+        self.assertEqual(self.stop("host"), 0)
+        # Every dispatch has a line (H-2); a thread of its own writes them, and all are there when the host has ended.
         dispatches = [line for line in self.log("host").splitlines() if " dispatch " in line]
         self.assertEqual(len(dispatches), 3, self.log("host"))
         for word in ("pool=1", "reuse_hits=0", "lambda=", "score=", "worker=local", "task=wf-1.0"):
             self.assertIn(word, dispatches[0])
-        self.assertEqual(self.stop("host"), 0)
         self.assert_nothing_runs()
         self.assert_replays()
 
@@ -50,7 +58,7 @@ class HostAlone(FleetCase):
         # Garbage gets an answer or a closed connection, and the host continues.
         for junk in (b"\0\0\0\0", b"\xff\xff\xff\xff", b"\0\0\0\x02\x01\xff", b"\0\0\0\x01\x63", b"GET / HTTP/1.1\r\n\r\n"):
             with socket.socket(socket.AF_UNIX) as client:
-                client.settimeout(20)
+                client.settimeout(LIMIT_S)
                 client.connect(os.path.join(self.state, "control.sock"))
                 client.sendall(junk)
                 client.shutdown(socket.SHUT_WR)
@@ -89,7 +97,7 @@ class HostAlone(FleetCase):
 
     def test_sigterm_drains(self):
         """A running task may end; what has not started runs after the restart, and no attempt is spent."""
-        self.start_alone()
+        self.start_alone("--drain", "1h")
         self.write("w.yaml", stages("{name: a, run: 'touch started; while [ ! -e go ]; do sleep 0.01; done; echo 1'}",
                                     "{name: b, needs: [a], run: 'echo ${a.result}'}"))
         self.submit("w.yaml")
@@ -99,7 +107,7 @@ class HostAlone(FleetCase):
         status, _, errors = self.submit("w.yaml")
         self.assertEqual(status, 8, errors)  # Unavailable.
         self.write("go", "")
-        self.assertEqual(self.running.pop("host").wait(60), 0)
+        self.assertEqual(self.running.pop("host").wait(LIMIT_S), 0)
         self.assert_nothing_runs()
         self.start_alone()
         end = self.wait_for_end()
@@ -108,7 +116,7 @@ class HostAlone(FleetCase):
 
     def test_a_second_sigterm_exits_at_once(self):
         """Contract: U-4. Nothing is left, and the task runs again without having spent an attempt."""
-        self.start_alone()
+        self.start_alone("--drain", "1h")
         self.write("w.yaml", stages("{name: a, max_attempts: 1, run: 'touch started; [ -e go ] || exec sleep 1000'}"))
         self.submit("w.yaml")
         self.wait_for(lambda: os.path.exists(self.path("started")))
@@ -116,7 +124,7 @@ class HostAlone(FleetCase):
         host.send_signal(signal.SIGTERM)
         self.wait_for(lambda: "stopping" in self.log("host"))
         host.send_signal(signal.SIGTERM)
-        self.assertEqual(host.wait(60), 7)
+        self.assertEqual(host.wait(LIMIT_S), 7)
         self.assert_nothing_runs()
         self.write("go", "")
         self.start_alone()
@@ -143,7 +151,7 @@ class HostAlone(FleetCase):
     def test_it_speaks_to_the_service_manager(self):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
             manager.bind(self.path("notify"))
-            manager.settimeout(60)
+            manager.settimeout(LIMIT_S)
             self.environment["NOTIFY_SOCKET"] = self.path("notify")
             self.start_host(redis=False, local=1)
             self.assertIn(b"READY=1", manager.recv(4096))

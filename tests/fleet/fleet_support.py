@@ -5,29 +5,30 @@ The program is the dev build's; ROTA_COMMAND=<path> tests another one.
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
-from support import LIMIT_S, ROOT, ROTA, RunCase, stages  # noqa: E402  pylint: disable=wrong-import-position,unused-import
+from support import LIMIT_S, ROOT, ROTA, RunCase, free_port, stages  # noqa: E402  pylint: disable=wrong-import-position,unused-import
 
-TTL_MS = 2000
+# A worker that is silent for this long is given up. A busy machine may stop a process, or its disk, for seconds, so only a
+# test that is about the time itself has the short one.
+TTL_MS = 30_000
+SHORT_TTL_MS = 5000
 HEARTBEAT = "200ms"
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @unittest.skipUnless(shutil.which("redis-server"), "redis-server is not installed")
 class FleetCase(RunCase):
     """A test that runs a fleet. Everything that it starts ends with it."""
+
+    ttl_ms = TTL_MS
 
     def setUp(self):
         super().setUp()
@@ -46,19 +47,50 @@ class FleetCase(RunCase):
         return process
 
     def start_redis(self, *options):
-        return self.spawn("redis", ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
-                                    "--appendonly", "no", "--dir", self.folder, *options])
+        """Starts Redis, and returns when it answers. If somebody else has its port for a moment, it is started again."""
+        until = time.monotonic() + LIMIT_S
+        while True:
+            redis = self.spawn("redis", ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
+                                         "--appendonly", "no", "--dir", self.folder, *options])
+            while redis.poll() is None:
+                if self.redis_pid() == redis.pid:
+                    return redis
+                self.assertLess(time.monotonic(), until, "Redis does not answer: " + self.log("redis")[-2000:])
+                time.sleep(0.01)
+            self.assertLess(time.monotonic(), until, "Redis ends: " + self.log("redis")[-2000:])
+
+    def redis_pid(self):
+        """The process that answers at Redis's port; None if nobody does."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=LIMIT_S) as client:
+                client.sendall(b"INFO server\r\n")
+                reply = b""
+                while not (found := re.search(rb"process_id:(\d+)\r\n", reply)):
+                    piece = client.recv(1 << 16)
+                    if not piece:
+                        return None
+                    reply += piece
+                return int(found.group(1))
+        except OSError:
+            return None
 
     def start_host(self, *options, redis=True, local=0, name="host"):
         where = ("--redis", self.url) if redis else ()
         return self.spawn(name, [ROTA, "host", "--state", self.state, *where, "--local-workers", str(local),
-                                 "--policy-heartbeat-ttl-ms", str(TTL_MS), *options])
+                                 "--policy-heartbeat-ttl-ms", str(self.ttl_ms), *options])
 
     def wait_for_host(self):
         """Until it accepts commands: `status` and `workers` only read its files."""
         def accepts():
-            with socket.socket(socket.AF_UNIX) as client:
-                return client.connect_ex(os.path.join(self.state, "control.sock")) == 0
+            try:
+                folder = os.open(self.state, os.O_PATH)
+            except FileNotFoundError:
+                return False
+            try:
+                with socket.socket(socket.AF_UNIX) as client:  # Its address has 107 bytes; the folder's name may have more.
+                    return client.connect_ex(f"/proc/self/fd/{folder}/control.sock") == 0
+            finally:
+                os.close(folder)
         self.wait_for(accepts, "the host does not accept commands: ", lambda: self.log("host")[-2000:])
 
     def worker_command(self, name):
@@ -75,6 +107,7 @@ class FleetCase(RunCase):
     def stop(self, name):
         """Ends a daemon as a service manager does; returns its status."""
         process = self.running.pop(name)
+        self.wait_for_handler(process, signal.SIGTERM)
         process.send_signal(signal.SIGTERM)
         return process.wait(LIMIT_S)
 
@@ -86,11 +119,13 @@ class FleetCase(RunCase):
         return {worker["name"]: worker for worker in json.loads(done.stdout)["workers"]} if done.returncode == 0 else {}
 
     def wait_for_workers(self, count):
+        """Until so many are registered, and the host accepts commands: a worker may register before that."""
+        self.wait_for_host()
         self.wait_for(lambda: sum(worker["state"] in ("idle", "busy", "overloaded") for worker in self.workers().values())
                       >= count, f"{count} workers did not register: ", lambda: f"{self.workers()} {self.log('host')[-2000:]}")
 
-    def submit(self, file, *options):
-        done = self.rota("submit", file, "--state", self.state, "--json", *options)
+    def submit(self, file, *options, timeout=LIMIT_S):
+        done = self.rota("submit", file, "--state", self.state, "--json", *options, timeout=timeout)
         return done.returncode, (json.loads(done.stdout) if done.stdout else {}), done.stderr
 
     def workflow(self, identity=None):

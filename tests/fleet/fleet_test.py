@@ -7,7 +7,7 @@ import subprocess
 import sys
 import unittest
 
-from fleet_support import FleetCase, LIMIT_S, ROOT, ROTA, stages
+from fleet_support import FleetCase, LIMIT_S, ROOT, ROTA, SHORT_TTL_MS, stages
 
 # It runs until the file `go` exists, and leaves a line for each execution.
 WAITS = "echo $$ >> ran-{0}; while [ ! -e go ]; do sleep 0.02; done; echo 5"
@@ -31,6 +31,17 @@ class Fleet(FleetCase):
         self.assertEqual(status, 0, errors)
         self.wait_for(lambda: all(self.executions(str(i)) for i in range(count)))
         return submitted["workflow"]
+
+    def holder(self):
+        """The worker that has the task."""
+        self.wait_for(lambda: any(w["running"] for w in self.workers().values()), "no worker has a task: ",
+                      lambda: f"{self.workers()}")
+        return next(w["name"] for w in self.workers().values() if w["running"])
+
+    def wait_until_gone(self, name):
+        """Until a worker that has left is gone from the fleet: it says so, and does not wait for the host's decision. One that is
+        only silent stays in the list."""
+        self.wait_for(lambda: name not in self.workers(), f"{name} is still there: ", lambda: f"{self.workers()}")
 
     def end_well(self, attempts=None):
         self.write("go", "")
@@ -61,13 +72,17 @@ class Fleet(FleetCase):
 
     def test_a_killed_worker(self):
         """Contract: B-16, U-4. Its task runs again elsewhere; its programs die with it."""
+        self.ttl_ms = SHORT_TTL_MS
         self.begin(("one", "--cpu", "1"), ("two", "--cpu", "1"))
         self.submit_waiting()
-        holder = next(w["name"] for w in self.workers().values() if w["running"])
+        holder = self.holder()
         self.kill(holder)
         self.running.pop(holder)
-        self.wait_for(lambda: self.executions("0") == 2)
-        self.end_well({"t0": 2})
+        self.wait_for(lambda: self.executions("0") >= 2)
+        end = self.end_well()
+        # Exactly 2, unless the machine was so slow that the other worker was given up as well.
+        lost = self.log("host").count("worker unreachable")
+        self.assertIn(next(t for t in end["tasks"] if t["name"] == "t0")["attempts"], range(2, max(lost, 1) + 2))
 
     def test_redis_restarted_empty(self):
         """Contract: U-1. Neither host nor workers notice more than a delay, and no attempt is spent."""
@@ -79,6 +94,7 @@ class Fleet(FleetCase):
 
     def test_redis_away_for_longer_than_the_ttl(self):
         """Contract: U-4, B-16. Tasks end while Redis is away, and are reported later: nothing runs twice."""
+        self.ttl_ms = SHORT_TTL_MS
         self.begin(("one", "--cpu", "2"))
         self.submit_waiting(2)
         self.kill("redis")
@@ -86,8 +102,21 @@ class Fleet(FleetCase):
         # Longer than the TTL, by the host's own account: it has noticed, and so much time has passed since.
         self.wait_for(lambda: "redis is unreachable" in self.log("host"))
         with self.assertRaises(subprocess.TimeoutExpired):
-            self.running["host"].wait(4)  # TTL_MS is 2000.
+            self.running["host"].wait(2 * self.ttl_ms / 1000)
         self.start_redis()
+        self.end_well({"t0": 1, "t1": 1})
+        self.assertEqual([self.executions(str(i)) for i in range(2)], [1, 1])
+
+    def test_redis_is_paused(self):
+        """Contract: U-1, B-16. Redis answers nobody for much longer than the TTL, and no connection breaks at first: the host does
+        not take the silence for the end of its workers, and nothing runs twice."""
+        self.ttl_ms = SHORT_TTL_MS
+        self.begin(("one", "--cpu", "2"))
+        self.submit_waiting(2)
+        self.kill("redis", signal.SIGSTOP)
+        with self.assertRaises(subprocess.TimeoutExpired):
+            self.running["host"].wait(3 * self.ttl_ms / 1000)
+        self.kill("redis", signal.SIGCONT)
         self.end_well({"t0": 1, "t1": 1})
         self.assertEqual([self.executions(str(i)) for i in range(2)], [1, 1])
 
@@ -122,19 +151,19 @@ class Fleet(FleetCase):
         """Contract: U-1. SIGTERM: it takes nothing more, what it runs may end, and it is gone from the fleet."""
         self.begin(("one", "--cpu", "1"), ("two", "--cpu", "1"))
         self.submit_waiting()
-        holder = next(w["name"] for w in self.workers().values() if w["running"])
+        holder = self.holder()
         self.running[holder].send_signal(signal.SIGTERM)
         self.wait_for(lambda: self.workers()[holder]["state"] == "draining")
         self.write("go", "")
         self.assertEqual(self.running.pop(holder).wait(LIMIT_S), 0, self.log(holder))
-        self.assertNotIn(holder, self.workers())
+        self.wait_until_gone(holder)
         self.end_well({"t0": 1})
 
     def test_a_worker_is_told_to_leave_twice(self):
         """Contract: U-1. The second SIGTERM stops its tasks; the host gives them to another worker at once."""
         self.begin(("one", "--cpu", "1"), ("two", "--cpu", "1"))
         self.submit_waiting()
-        holder = next(w["name"] for w in self.workers().values() if w["running"])
+        holder = self.holder()
         process = self.running.pop(holder)
         process.send_signal(signal.SIGTERM)
         self.wait_for(lambda: "leaving" in self.log(holder))
@@ -180,12 +209,12 @@ class Fleet(FleetCase):
                    for event in record["events"] if event["event"] == "TaskSucceeded"}
         self.assertEqual(results, {"wf-1.0": "9", "wf-1.1": "16", "wf-1.2": "144"})
         self.assertEqual(self.stop("squares"), 0, self.log("squares"))
-        self.assertNotIn("squares", self.workers())
+        self.wait_until_gone("squares")
 
     def test_the_demo(self):
         """examples/fleet/demo ends with 0: every result is right, and the log verifies."""
         done = subprocess.run([sys.executable, os.path.join(ROOT, "examples", "fleet", "demo")], capture_output=True,
-                              text=True, check=False, timeout=4 * LIMIT_S, env={**self.environment, "TRAIN_STEP_MS": "25"})
+                              text=True, check=False, timeout=4 * LIMIT_S, env={**self.environment, "TRAIN_STEP_MS": "150"})
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("everything is as it should be", done.stdout)
         self.assertIn("Verified", done.stdout)

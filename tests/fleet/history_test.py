@@ -23,9 +23,16 @@ class History(FleetCase):
         """Until nothing of what the worker has said so far is left in Redis for the next host; heartbeats follow."""
         def first_id(command):
             with socket.create_connection(("127.0.0.1", self.port)) as redis:
+                redis.settimeout(LIMIT_S)
                 redis.sendall(command + b"\r\n")
-                found = re.search(rb"(\d+)-(\d+)\r\n", redis.recv(1 << 16))
-                return tuple(map(int, found.groups())) if found else None
+                reply = b""
+                while reply != b"*0\r\n":
+                    if found := re.search(rb"(\d+)-(\d+)\r\n", reply):
+                        return tuple(map(int, found.groups()))
+                    piece = redis.recv(1 << 16)
+                    self.assertTrue(piece, "Redis closes the connection")
+                    reply += piece
+                return None
         newest = first_id(b"XREVRANGE rota:from:one + - COUNT 1")
         self.wait_for(lambda: newest is None or (first_id(b"XRANGE rota:from:one - + COUNT 1") or newest) > newest
                       or first_id(b"XRANGE rota:from:one - + COUNT 1") is None, "what the worker said stays in Redis")
@@ -52,6 +59,30 @@ class History(FleetCase):
         self.start_host()
         self.wait_for_workers(1)
         self.assertEqual(self.run_new(), "wf-1")
+
+    def test_the_log_is_lost_while_a_task_runs(self):
+        """Contract: U-1. What the worker runs for the former host is stopped, and is not taken for a task of the new one,
+        which has the same number: with and without what the worker said to the former host being left in Redis."""
+        for trimmed in (True, False):
+            with self.subTest(trimmed=trimmed):
+                self.begin() if trimmed else self.start_host()
+                self.wait_for_workers(1)
+                self.write("w.yaml", stages(f"{{name: t, run: '{WAITS}'}}"))
+                self.assertEqual(self.submit("w.yaml")[0], 0)
+                self.wait_for(lambda: self.read("ran"))
+                if trimmed:
+                    self.wait_until_trimmed()
+                self.kill("host")
+                shutil.rmtree(self.state)
+                self.start_host()
+                self.wait_for_workers(1)
+                self.assertEqual(self.run_new(), "wf-1")
+                self.wait_for(lambda: not os.path.exists(f"/proc/{self.read('ran').split()[0]}"), "the old program runs on")
+                self.assertEqual(len(self.read("ran").split()), 1, "the old program ran twice")
+                self.kill("host")
+                shutil.rmtree(self.state)
+                os.unlink(self.path("ran"))
+                os.unlink(self.path("new"))
 
     def test_an_older_copy_of_the_log_is_restored(self):
         """Contract: U-1."""

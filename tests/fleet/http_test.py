@@ -5,6 +5,7 @@ random from the specification (ROTA_HTTP_REQUESTS=20000 is the long form).
 """
 
 import http.client
+import gzip
 import json
 import os
 import random
@@ -14,13 +15,17 @@ import socket
 import ssl
 import stat
 import subprocess
+import time
 import unittest
 import urllib.error
 import urllib.parse
 import urllib.request
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from fleet_support import LIMIT_S, ROTA, FleetCase, stages
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 REQUESTS = int(os.environ.get("ROTA_HTTP_REQUESTS", "1500"))
 TWO = stages("{name: a, run: 'echo 41'}", "{name: b, needs: [a], run: 'echo ${a.result}'}")
 LONG = stages("{name: long, run: 'exec sleep 1000'}")
@@ -55,6 +60,12 @@ def validate(schema, value, spec, where="answer"):
     if schema.get("format") == "date-time" and value is not None:
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z", value), f"{where}: {value!r} is not a time"
     return None
+
+
+def spectral():
+    """The linter of OpenAPI files, if it is installed: npm install --ignore-scripts @stoplight/spectral-cli@6.16."""
+    own = os.path.join(ROOT, "web/node_modules/.bin/spectral")
+    return os.environ.get("ROTA_SPECTRAL") or (own if os.path.exists(own) else shutil.which("spectral"))
 
 
 class HttpCase(FleetCase):
@@ -102,12 +113,13 @@ class HttpCase(FleetCase):
 
     def wait_for_outcome(self, workflow, outcome):
         index = 0
-        for _ in range(1000):
+        until = time.monotonic() + LIMIT_S
+        while True:
             answer = self.ask("GET", f"/v1/workflows/{workflow}?wait_index={index}&wait=30")
             if answer.json["outcome"] == outcome:
                 return answer.json
+            self.assertLess(time.monotonic(), until, f"{workflow} did not end: {answer.body}")
             index = int(answer.headers["Rota-Index"])
-        self.fail(f"{workflow} did not end: {answer.body}")
 
 
 class Routes(HttpCase):
@@ -172,17 +184,75 @@ class Routes(HttpCase):
         use("enableWorker", "/v1/workers/local/enable")
         use("elasticWorker", "/v1/workers/local/elastic")
         use("elasticWorkerAlias", "/workers/local/elastic")
+        logs = use("getTaskLogs", f"/v1/tasks/{first}.0/logs")
+        self.assertEqual((logs.body, logs.headers["Rota-Log-Next"], logs.headers["Rota-Attempt"]), (b"41\n", "3", "1"))
+        self.assertEqual(use("getTaskLogs", f"/v1/tasks/{first}.0/logs?offset=1&bytes=1").body, b"1")
+        self.assertEqual(use("getTaskLogs", f"/v1/tasks/{first}.0/logs?follow=1&tail=1").body, b"41\n")
+        use("getTaskLogs", f"/v1/tasks/{first}.0/logs?attempt=2", 404)
+        use("getTaskLogs", f"/v1/tasks/{first}.9/logs", 404)
+        decisions = use("listDecisions", f"/v1/decisions?workflow={first}&worker=local").json["items"]
+        self.assertEqual([(d["task"], d["worker"], d["why"]) for d in decisions],
+                         [(first + ".1", "local", "only_worker_available"), (first + ".0", "local", "only_worker_available")])
+        use("listDecisions", "/v1/decisions?cursor=x", 400)
+        audit = use("listAudit", "/v1/audit").json["items"]
+        self.assertEqual((audit[-1]["command"], audit[-1]["target"]), ("SubmitWorkflow", first))
+        self.assertEqual({item["user"] for item in audit}, {"admin"})
+        use("listAudit", "/v1/audit?cursor=x", 400)
+        self.assertEqual(use("listQueue", "/v1/queue").json["items"], [])
+        use("getDensity", "/v1/density", 412)
+        self.assertGreater(len(use("getLog", "/v1/log").body), 100)
+        use("getSnapshot", "/v1/log/snapshot", 404)
+        made = use("makeToken", "/v1/tokens", 201, '{"name": "ann", "role": "submit", "user": "ann", "expires_sec": 3600}', patch).json
+        use("makeToken", "/v1/tokens", 409, '{"name": "ann"}', patch)
+        use("makeToken", "/v1/tokens", 400, '{"name": "a b"}', patch)
+        self.assertIn("ann", [t["name"] for t in use("listTokens", "/v1/tokens").json["items"]])
+        use("listTokens", "/v1/tokens", 403, token=made["token"])
+        use("rotateToken", "/v1/tokens/ann/rotate", body='{"keep_sec": 3600}', headers=patch)
+        join = use("makeToken", "/v1/tokens", 201, '{"name": "j", "role": "join", "user": "gpu-*"}', patch).json["token"]
+        use("joinWorker", "/v1/workers/join", 403, '{"name": "gpu-1"}', patch)
+        use("joinWorker", "/v1/workers/join", 412, '{"name": "gpu-1"}', patch, join)  # This host has no Redis.
+        use("renewWorker", "/v1/workers/gpu-1/renew", 403, '{}', patch, join)
+        use("revokeToken", "/v1/tokens/ann")
+        use("revokeToken", "/v1/tokens/ann", 404)
+        use("listQueue", "/v1/queue", 401, token=made["token"])
         page = use("listEvents", "/v1/events?limit=3")
         self.assertEqual([r["record"] for r in page.json["items"]], [1, 2, 3])
         use("listEvents", "/v1/events?from=999999", 404)
         use("getMetrics", "/metrics")
+        self.assertIn(b"<html", gzip.decompress(use("getPage", "/", token="").body))
+        use("getPageFile", "/page/app.js", token="")
+        self.assertEqual(use("getOverview", "/v1/overview").json["workflows_running"], 0)
+        self.assertIn("running", use("getHistory", "/v1/history?points=10").json["kinds"])
+        self.assertEqual(use("getGraph", f"/v1/workflows/{first}/graph?level=task").json["tasks"], "ss")
+        self.assertEqual(len(use("getTimeline", f"/v1/workflows/{first}/timeline").json["spans"]), 2)
+        self.assertEqual(use("listAttempts", f"/v1/tasks/{first}.0/attempts").json["items"][0]["end"], "succeeded")
+        self.assertEqual(len(use("replayLog", "/v1/replays", body='{"policy": "selection=first_fit"}', headers=patch).json["courses"]), 3)
+        made = use("setSchedule", "/v1/schedules?name=nightly&cron=0%203%20*%20*%20*&tz=Europe/Berlin&overlap=queue", 201, TWO, YAML).json
+        self.assertEqual((made["name"], made["overlap"], len(made["next"])), ("nightly", "queue", 3))
+        use("setSchedule", "/v1/schedules?name=nightly&cron=0%2025%20*%20*%20*", 400, TWO, YAML)
+        use("pauseSchedule", "/v1/schedules/nightly/pause")
+        self.assertTrue(use("listSchedules", "/v1/schedules").json["items"][0]["paused"])
+        use("resumeSchedule", "/v1/schedules/nightly/resume")
+        use("removeSchedule", "/v1/schedules/nightly")
+        use("removeSchedule", "/v1/schedules/nightly", 404)
+        use("getSecret", "/v1/secrets/hf?task=wf-1.0&attempt=1", 403)  # secrets_test.py has the rest.
         use("drainWorker", "/v1/workers/local/drain")
         everything = {o["operationId"] for ms in spec["paths"].values() for o in ms.values()}
         self.assertEqual(everything - used, set(), "routes without a test")
         # What was done over HTTP is in the host's log with its user, and the log replays.
-        self.assertIn("token=admin", self.log("host"))
         self.assertEqual(self.stop("host"), 0)
+        self.assertIn("token=admin", self.log("host"))
         self.assert_replays()
+
+    @unittest.skipUnless(spectral(), "spectral is not installed")
+    def test_spectral_has_no_findings(self):
+        """Contract: H-1. The specification is clean by the rules that others use."""
+        self.start_http()
+        self.write("openapi.json", self.ask("GET", "/openapi.json").body.decode())
+        rules = os.path.join(ROOT, "tests/fleet/spectral.yaml")
+        done = subprocess.run([spectral(), "lint", self.path("openapi.json"), "-r", rules, "--fail-severity", "hint"],
+                              capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def check(self, spec, template, method, answer):
         operation = spec["paths"][template][method]
@@ -203,7 +273,7 @@ class Routes(HttpCase):
         draw = random.Random(20261117)
         words = ["", "wf-1", "wf-1.0", "wf-0", "wf-99999999999999999999", "local", "../..", "%", "\u00e9", "a/b", "x" * 500, "null", "-1",
                  "0", "1", "18446744073709551615", "running", "true", "*", "'\"<>", "2026-11-17T00:00:00Z"]
-        bodies = [TWO, LONG, "", "{", "[]", "null", '{"priority": 3}', '{"priority": "x"}', "\u00e9: [", "- " * 3000, "&a [*a]"]
+        bodies = [TWO, LONG, "", "{", "[]", "null", '{"priority": 3}', '{"priority": "x"}', '{"name": "t1", "role": "read"}', '{"name": 1}', "\u00e9: [", "- " * 3000, "&a [*a]"]
         operations = [(p, m, o) for p, ms in spec["paths"].items() for m, o in ms.items() if o["operationId"] != "drainWorker"]
         client = http.client.HTTPConnection("127.0.0.1", self.web, timeout=LIMIT_S)
         self.addCleanup(client.close)
@@ -214,6 +284,8 @@ class Routes(HttpCase):
                 value = draw.choice(words if draw.random() < 0.6 else parameter["schema"].get("enum", ["1", "3", "wf-1", "wf-1.0", "local"]))
                 if parameter["name"] == "wait":
                     value = "0"
+                if parameter["name"] == "follow":
+                    value = draw.choice(["0", "2", ""])  # 1 is an endless stream: LONG does not end.
                 if parameter["in"] == "path":
                     path = path.replace("{%s}" % parameter["name"], urllib.parse.quote(value or "x", safe=""))
                 elif draw.random() < 0.3:
@@ -221,7 +293,7 @@ class Routes(HttpCase):
                         query.append((parameter["name"], value))
                     else:
                         headers[parameter["name"]] = urllib.parse.quote(value)
-            if any(name == "wait_index" for name, _ in query) and not any(name == "wait" for name, _ in query):
+            if any(name in ("wait_index", "until") for name, _ in query) and not any(name == "wait" for name, _ in query):
                 query.append(("wait", "0"))
             if draw.random() < 0.05:
                 query.append((draw.choice(["colour", "limit", "at"]), draw.choice(words)))
@@ -319,36 +391,90 @@ class Streams(HttpCase):
                 pass
 
     def test_metrics_equal_the_log(self):
-        """Contract: H-2. Counters are those of a recount of the log; an independent parser reads the text."""
+        """Contract: H-2. Counters are those of a recount of the log, in every dispatch mode; metrics.json has the same."""
+        self.metrics_equal_the_log("adaptive")
+
+    def test_metrics_for_prometheus_and_grafana(self):
+        """Contract: H-2. The example's scrape configuration is valid, and its dashboard asks for families that exist."""
+        folder = os.path.join(ROOT, "examples", "fleet", "metrics")
+        self.write("read.token", "x")
+        shutil.copy(os.path.join(folder, "prometheus.yml"), self.path("prometheus.yml"))
+        checked = subprocess.run(["promtool", "check", "config", self.path("prometheus.yml")], capture_output=True, text=True,
+                                 check=False)
+        self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+        self.start_http()
+        names = {name.split("{")[0] for name in self.metrics()}
+        with open(os.path.join(folder, "grafana.json"), encoding="utf-8") as file:
+            asked = set(re.findall(r"rota_[a-z_]+", " ".join(target["expr"] for panel in json.load(file)["panels"]
+                                                             for target in panel["targets"])))
+        self.assertEqual(asked - names, set())
+        self.assertGreater(len(asked), 10)
+
+    def test_metrics_of_static_worker(self):
+        self.metrics_equal_the_log("static_worker")
+
+    def test_metrics_of_fixed_pipeline(self):
+        self.metrics_equal_the_log("fixed_pipeline")
+
+    def test_metrics_of_static_round_robin(self):
+        self.metrics_equal_the_log("static_round_robin")
+
+    def metrics_equal_the_log(self, mode):
+        folder = self.path("metrics_" + mode)
+        os.mkdir(folder)
+        self.environment |= {"ORCHESTRATOR_DISPATCH_MODE": mode, "HOST_METRICS_DIR": folder}
         self.start_http()
         self.wait_for_outcome(self.submit_http(TWO), "succeeded")
         self.wait_for_outcome(self.submit_http(stages("{name: bad, max_attempts: 2, run: 'exit 3'}")), "failed")
-        last = self.ask("GET", "/v1/version").json["index"]
-        self.wait_for(lambda: self.metrics()["rota_log_index"] >= last)
-        metrics = self.metrics()
-        records = json.loads(self.ask("GET", "/v1/events?limit=1000").body)["items"]
+        metrics, records = self.at_one_moment()
         count = lambda name, **by: sum(e["event"] == name and all(e.get(k) == v for k, v in by.items())  # noqa: E731
                                        for r in records for e in r["events"])
+        total = lambda name: sum(v for k, v in metrics.items() if k.split("{")[0] == name)  # noqa: E731
+        self.assertEqual(metrics["rota_log_records_total"], len(records))
         self.assertEqual(metrics["rota_workflows_accepted_total"], count("WorkflowAccepted"))
         self.assertEqual(metrics['rota_workflows_ended_total{outcome="failed"}'], 1)
+        self.assertEqual(total("rota_workflows_ended_total"), count("WorkflowEnded"))
         self.assertEqual(metrics['rota_requeues_total{reason="failed"}'], count("TaskRequeued"))
+        self.assertEqual(total("rota_requeues_total"), count("TaskRequeued"))
         self.assertEqual(metrics["rota_tasks_succeeded_total"], count("TaskSucceeded"))
-        self.assertEqual(sum(v for k, v in metrics.items() if k.startswith("rota_dispatches_total")), count("TaskAssigned"))
+        self.assertEqual(total("rota_tasks_failed_total"), count("TaskFailed"))
+        self.assertEqual(total("rota_dispatches_total"), count("TaskAssigned"))
+        self.assertEqual(total("rota_worker_changes_total"), count("WorkerChanged"))
         self.assertEqual(metrics['rota_tasks{state="failed"}'], 1)
+        # Of each task the wait for its first attempt; every command and message was decided.
+        self.assertEqual(metrics["rota_queue_wait_seconds_count"], 3)
+        self.assertGreaterEqual(metrics["rota_decision_seconds_count"], 3)
+        self.assertEqual(self.stop("host"), 0)
+        with open(os.path.join(folder, "metrics.json"), encoding="utf-8") as file:
+            written = json.load(file)
+        self.assertEqual(set(written), {re.sub(r"(_bucket|_sum|_count)?(\{.*)?$", "", name) for name in metrics})
+        self.assertEqual(written["rota_tasks_succeeded_total"]["samples"], [{"value": count("TaskSucceeded")}])
+        self.assertIn({"part": "count", "value": 3}, written["rota_queue_wait_seconds"]["samples"])
+
+    def at_one_moment(self):
+        """The metrics and the records of the log, both up to the same record: the log may grow between the two questions."""
+        last = self.ask("GET", "/v1/version").json["index"]
+        until = time.monotonic() + LIMIT_S
+        while True:
+            metrics = self.metrics()
+            records = json.loads(self.ask("GET", "/v1/events?limit=1000").body)["items"]
+            if records[-1]["record"] == metrics["rota_log_index"] >= last:
+                return metrics, records
+            self.assertLess(time.monotonic(), until, f"{metrics['rota_log_index']} of {len(records)} records are counted")
 
     def metrics(self):
+        """The samples of /metrics, as the parser of Prometheus's own client reads them. promtool finds nothing to say."""
         text = self.ask("GET", "/metrics").body.decode()
-        values, kinds = {}, {}
-        for line in text.splitlines():
-            if line.startswith("# TYPE "):
-                _, _, name, kind = line.split(" ")
-                self.assertNotIn(name, kinds)
-                kinds[name] = kind
-            elif not line.startswith("#"):
-                found = re.fullmatch(r'([a-z_]+)(\{[a-z]+="[^"\\]*"\})? (\d+)', line)
-                self.assertIsNotNone(found, line)
-                self.assertEqual(kinds[found[1]], "counter" if found[1].endswith("_total") else "gauge", line)
-                values[found[1] + (found[2] or "")] = int(found[3])
+        checked = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+        self.assertEqual((checked.returncode, checked.stdout + checked.stderr), (0, ""))
+        values = {}
+        for family in text_string_to_metric_families(text):
+            self.assertIn(family.type, ("counter", "gauge", "histogram"))
+            for sample in family.samples:
+                labels = ",".join(f'{name}="{value}"' for name, value in sample.labels.items())
+                name = sample.name + (f"{{{labels}}}" if labels else "")
+                self.assertNotIn(name, values)
+                values[name] = sample.value
         return values
 
 
@@ -376,7 +502,7 @@ class Security(HttpCase):
         self.assertIn("ann", self.rota("token", "--state", self.state).stdout)
         for secret in (self.admin, reader, ann, bob):
             self.assertNotIn(secret.rsplit("_", 1)[1], self.log("host"))
-        self.assertIn("without a valid token", self.log("host"))
+        self.wait_for(lambda: "without a valid token" in self.log("host"), "the log does not name the refused request")
         # A short-lived one.
         self.assertEqual(self.rota("token", "z", "--expires", "0s", "--state", self.state).returncode, 2)
 
@@ -406,10 +532,13 @@ class Security(HttpCase):
 
     def raw(self, data, shutdown=False):
         with socket.create_connection(("127.0.0.1", self.web), timeout=LIMIT_S) as client:
-            client.sendall(data)
-            if shutdown:
-                client.shutdown(socket.SHUT_WR)
             reply = b""
+            try:
+                client.sendall(data)
+                if shutdown:
+                    client.shutdown(socket.SHUT_WR)
+            except OSError:  # It was refused, and closed, before all was sent.
+                pass
             try:
                 while piece := client.recv(65536):
                     reply += piece

@@ -19,6 +19,7 @@ std::span<const Work> rota_kernel_works();
 std::span<const Work> rota_flow_works();
 std::span<const Work> rota_ledger_works();
 std::span<const Work> rota_fleet_works();
+std::span<const Work> rota_placement_works();
 std::span<const Work> rota_run_works();
 std::span<const Work> rota_host_works();
 std::span<const Work> rota_redis_works();

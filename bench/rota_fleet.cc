@@ -17,6 +17,8 @@ using bench::now_ns;
 
 constexpr std::int64_t kStepNs = 1'000;
 
+enum class Unlike : std::uint8_t { kShape, kUser, kPriority, kTemplate };
+
 class Fleet {
  public:
   Fleet(std::uint64_t workers, fleet::DispatchMode mode, fleet::Selection selection = fleet::Selection::kScore) {
@@ -46,6 +48,25 @@ class Fleet {
     submission.workflow.stages.resize(1);
     submission.workflow.stages[0].name = "work";
     if (count > 1) submission.workflow.stages[0].items.assign(count, "{}");
+    must(std::move(submission));
+  }
+
+  // One task that differs from all others in its needs, its user, its priority or its template.
+  void submit_unlike(std::uint64_t number, Unlike what) {
+    fleet::SubmitWorkflow submission;
+    submission.workflow.name = "unlike";
+    model::TaskTemplate& use = submission.workflow.templates.emplace_back();
+    use.spec.type = "shell";
+    use.spec.program = rota::model::ProgramSpec{.shell = "true"};
+    if (what == Unlike::kShape) use.needs.memory_bytes = static_cast<std::int64_t>(number + 1);
+    if (what == Unlike::kUser) submission.workflow.user = "user-" + std::to_string(number);
+    if (what == Unlike::kPriority) submission.workflow.priority = static_cast<std::int64_t>(number);
+    if (what == Unlike::kTemplate) {
+      use.spec.program->shell = "true " + std::to_string(number);
+      use.spec.program->batch = use.mergeable = true;
+    }
+    submission.workflow.stages.resize(1);
+    submission.workflow.stages[0].name = "work";
     must(std::move(submission));
   }
 
@@ -97,6 +118,20 @@ Figures times(std::vector<double> single) {
   return {mean, bench::percentile(single, 0.5), bench::percentile(single, 0.99)};
 }
 
+// Lets `count` tasks succeed, each of which is a decision.
+Figures complete(Fleet& fleet, std::uint64_t count) {
+  const std::uint64_t before = fleet.brain().state().unfinished_tasks();
+  std::vector<double> single;
+  single.reserve(count);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::uint64_t start = now_ns();
+    if (!fleet.complete()) bench::fail("nothing runs");
+    single.push_back(static_cast<double>(now_ns() - start));
+  }
+  bench::expect(before - fleet.brain().state().unfinished_tasks(), count);
+  return times(std::move(single));
+}
+
 // A full fleet: each decision is a task that succeeded, and the next one that goes to its worker.
 template <std::uint64_t kWorkers, fleet::DispatchMode kMode = fleet::DispatchMode::kAdaptive>
 Figures full(unsigned, std::uint64_t queued) {
@@ -108,16 +143,17 @@ Figures full(unsigned, std::uint64_t queued) {
   } else {
     fleet.submit(queued + kWorkers);
   }
-  std::vector<double> single;
-  const std::uint64_t count = std::min<std::uint64_t>(queued * 9 / 10, 200'000);
-  single.reserve(count);
-  for (std::uint64_t i = 0; i < count; ++i) {
-    const std::uint64_t start = now_ns();
-    if (!fleet.complete()) bench::fail("nothing runs");
-    single.push_back(static_cast<double>(now_ns() - start));
-  }
-  bench::expect(count, count);
-  return times(std::move(single));
+  return complete(fleet, std::min<std::uint64_t>(queued * 9 / 10, 200'000));
+}
+
+// 1,000 full workers, and waiting tasks each of which is unlike all others.
+template <Unlike kWhat>
+Figures unlike(unsigned, std::uint64_t queued) {
+  constexpr std::uint64_t kWorkers = 1'000;
+  Fleet fleet(kWorkers, fleet::DispatchMode::kAdaptive);
+  fleet.submit(kWorkers);
+  for (std::uint64_t i = 0; i < queued; ++i) fleet.submit_unlike(i, kWhat);
+  return complete(fleet, queued * 9 / 10);
 }
 
 // An idle fleet: each pair of decisions is a workflow of one task, placed on one of all the workers, and its success.
@@ -131,8 +167,16 @@ Figures idle(unsigned, std::uint64_t count) {
     single.push_back(static_cast<double>(now_ns() - start));
     if (!fleet.complete()) bench::fail("nothing runs");
   }
-  bench::expect(count, count);
+  bench::expect(count - fleet.brain().state().unfinished_tasks(), count);
   return times(std::move(single));
+}
+
+// 1,000 full workers in mode static_worker, and waiting workflows of one task each, which will own one of them.
+Figures bound(unsigned, std::uint64_t queued) {
+  constexpr std::uint64_t kWorkers = 1'000;
+  Fleet fleet(kWorkers, fleet::DispatchMode::kStaticWorker);
+  for (std::uint64_t i = 0; i < queued + kWorkers; ++i) fleet.submit(1);
+  return complete(fleet, queued * 9 / 10);
 }
 
 // Bytes of memory: a queued task; a worker.
@@ -175,7 +219,7 @@ Figures chain(unsigned, std::uint64_t count) {
           static_cast<double>(cancelled - running) / 1e9};
 }
 
-constexpr std::array<bench::Work, 14> kWorks{{
+constexpr std::array<bench::Work, 25> kWorks{{
     {"brain_10", 100'000, full<10>},
     {"brain_100", 100'000, full<100>},
     {"brain_1000", 100'000, full<1'000>},
@@ -184,6 +228,17 @@ constexpr std::array<bench::Work, 14> kWorks{{
     {"brain_static", 100'000, full<100, fleet::DispatchMode::kStaticWorker>},
     {"brain_pipeline", 100'000, full<100, fleet::DispatchMode::kFixedPipeline>},
     {"brain_round_robin", 100'000, full<100, fleet::DispatchMode::kStaticRoundRobin>},
+    {"brain_static_1000", 100'000, full<1'000, fleet::DispatchMode::kStaticWorker>},
+    {"brain_static_10000", 100'000, full<10'000, fleet::DispatchMode::kStaticWorker>},
+    {"brain_pipeline_1000", 100'000, full<1'000, fleet::DispatchMode::kFixedPipeline>},
+    {"brain_pipeline_10000", 100'000, full<10'000, fleet::DispatchMode::kFixedPipeline>},
+    {"brain_round_robin_1000", 100'000, full<1'000, fleet::DispatchMode::kStaticRoundRobin>},
+    {"brain_round_robin_10000", 100'000, full<10'000, fleet::DispatchMode::kStaticRoundRobin>},
+    {"brain_shapes", 100'000, unlike<Unlike::kShape>},
+    {"brain_users", 100'000, unlike<Unlike::kUser>},
+    {"brain_priorities", 100'000, unlike<Unlike::kPriority>},
+    {"brain_templates", 100'000, unlike<Unlike::kTemplate>},
+    {"brain_bound", 100'000, bound},
     {"brain_idle_1000", 20'000, idle<1'000>},
     {"brain_idle_10000", 20'000, idle<10'000>},
     {"brain_each_1000", 20'000, idle<1'000, fleet::Selection::kLeastLoaded>},

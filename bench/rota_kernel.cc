@@ -79,7 +79,7 @@ void echo(fiber::Nursery& scope, const std::atomic<bool>& stop, std::atomic<std:
   });
   scope.launch([listener, &stop, &echoes] {
     using namespace std::chrono_literals;
-    fiber::TcpStream peer = fiber::TcpStream::connect("127.0.0.1", listener->local_address().port(), 5s).value();
+    fiber::TcpStream peer = fiber::TcpStream::connect("127.0.0.1", listener->local_address().port(), 120s).value();
     std::array<std::byte, 64> buffer{};
     while (!stop.load() && peer.write_all(buffer).ok() && peer.read_exactly(buffer).ok()) ++echoes;
   });

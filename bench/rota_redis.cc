@@ -107,7 +107,7 @@ class Fleet {
     const std::string url = "redis+unix://" + socket_;
     options.url = rota::net::RedisUrl::parse(url).value();
     end_ = std::move(rota::bus::RedisHostEnd::open(rota::net::real_network(), options, nursery)).value();
-    if (const auto connected = end_->await_connected(30s); !connected.ok()) bench::fail(connected.error().to_string());
+    if (const auto connected = end_->await_connected(120s); !connected.ok()) bench::fail(connected.error().to_string());
     rota::host::HostOptions host_options;
     host_options.policy.emplace();
     host_options.policy->max_queue_per_worker = shape.queue;

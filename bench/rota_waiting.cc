@@ -1,6 +1,8 @@
-// Our part of the table where tasks wait for each other: P-5 channels, P-6 blocked tasks, P-8 cancelling blocked ones.
+// Our part of the table where tasks wait for each other: P-5 channels, P-6 blocked tasks, P-8 cancelling blocked ones,
+// F-6 deadlines while nobody waits.
 #include <atomic>
 #include <cstdint>
+#include <vector>
 
 #include "rota.h"
 
@@ -117,12 +119,43 @@ Figures run_cancel_channels(unsigned threads, std::uint64_t count) {
   return bench::measure_cancel(threads, count, wait, [] {});
 }
 
+// One task on each worker polls until its deadline, again and again, and never yields; how late it sees the deadline.
+Figures run_deadline_busy(unsigned threads, std::uint64_t count) {
+  using namespace std::chrono_literals;
+  return on_workers(threads, [&]() -> Figures {
+    std::vector<std::vector<double>> late_us(threads);
+    std::atomic<unsigned> arrived{0}, left{0};
+    fiber::with_scope([&](fiber::Nursery& scope) {
+      for (std::vector<double>& mine : late_us) {
+        scope.launch([&] {
+          arrived += 1;
+          while (arrived.load() < threads) bench::spin_pause();  // From here on every worker is busy.
+          while (mine.size() < count) {
+            const std::uint64_t start_ns = now_ns();
+            (void)fiber::with_deadline(2ms, [](fiber::Nursery&) {
+              while (fiber::check_cancelled().ok()) bench::spin_pause();
+            });
+            mine.push_back((static_cast<double>(now_ns() - start_ns) - 2e6) / 1e3);
+          }
+          left += 1;
+          while (left.load() < threads) bench::spin_pause();
+        });
+      }
+    });
+    std::vector<double> all;
+    for (const std::vector<double>& mine : late_us) all.insert(all.end(), mine.begin(), mine.end());
+    bench::expect(all.size(), count * threads);
+    return {bench::percentile(all, 0.5), bench::percentile(all, 0.99)};
+  });
+}
+
 constexpr bench::Work kWorks[] = {
     {"channel", 500'000, run_channel},
     {"channel_cross", 500'000, run_channel_cross},
     {"blocked", 1'000'000, run_blocked},
     {"cancel_blocked", 10'000, run_cancel_blocked},
     {"cancel_channels", 10'000, run_cancel_channels},
+    {"deadline_busy", 500, run_deadline_busy},
 };
 
 }  // namespace

@@ -7,8 +7,10 @@
 //   blocked             raw stacks: one page touched each, entered once to start and once to end
 //   dag                 counters, a ready array, prefetch; layers split between threads that meet at a barrier
 //   cancel_*            10,000 parked stacks entered in a row
+//   deadline_busy       a thread that sleeps until a time and then sets a flag, for which `threads` threads spin
 //   wake_awake/_parked  one cache line; one futex
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <thread>
@@ -234,6 +236,31 @@ Figures run_dag(unsigned threads, std::uint64_t nodes) {
   return {ns / dag.size, -1};
 }
 
+// How late the threads see that the time has come: what the kernel takes to run a sleeper beside busy threads.
+Figures run_deadline_busy(unsigned threads, std::uint64_t count) {
+  std::vector<std::uint64_t> due_ns(count);
+  std::atomic<std::uint64_t> fired{0};
+  std::vector<std::vector<double>> late_us(threads);
+  std::thread sleeper([&] {
+    for (std::uint64_t i = 0; i < count; ++i) {
+      due_ns[i] = bench::now_ns() + 2'000'000;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      fired.store(i + 1, std::memory_order_release);
+    }
+  });
+  on_threads(threads, [&](unsigned index) {
+    for (std::uint64_t i = 0; i < count; ++i) {
+      while (fired.load(std::memory_order_acquire) <= i) bench::spin_pause();
+      late_us[index].push_back((static_cast<double>(bench::now_ns()) - static_cast<double>(due_ns[i])) / 1e3);
+    }
+  });
+  sleeper.join();
+  std::vector<double> all;
+  for (const std::vector<double>& mine : late_us) all.insert(all.end(), mine.begin(), mine.end());
+  bench::expect(all.size(), count * threads);
+  return {bench::percentile(all, 0.5), bench::percentile(all, 0.99)};
+}
+
 Figures run_wake_awake(unsigned, std::uint64_t samples) {
   bench::WakeSlot slot;
   alignas(64) std::atomic<std::uint64_t> pushed{0};
@@ -294,6 +321,7 @@ int main(int argc, char** argv) {
       {"spawn", 1'000'000, run_spawn},
       {"channel_cross", 1'000'000, run_channel_cross},
       {"dag", 100'000, run_dag},
+      {"deadline_busy", 500, run_deadline_busy},
       {"wake_awake", bench::kWakeAwakeSamples, run_wake_awake},
       {"wake_parked", bench::kWakeParkedSamples, run_wake_parked},
   };

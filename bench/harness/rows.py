@@ -102,7 +102,7 @@ NO_CANCEL = {
     "rayon": "has no cancellation",
 }
 
-OURS_ONLY = {peer.name: "compared with itself: beside the load and alone" for peer in PEERS if peer.group == "fiber"}
+OURS_ONLY = {peer.name: "a promise of Rota's own" for peer in PEERS if peer.group == "fiber"}
 
 STARTS_ALL = {
     "go": "every goroutine has its turn; none stays queued behind one that polls",
@@ -169,6 +169,9 @@ WORKS = (
     Work("cancel_channels", "P-8", "10,000 tasks, each blocked on a channel of its own, are cancelled; request to last end",
          (Figure("cancel_channels", "us", {1: "350", 2: "350"}),), 10_000,
          {peer.name: "cancel_blocked is the same for it" for peer in PEERS if peer.group == "fiber"}, limits=()),
+    Work("deadline_busy", "F-6", "every worker polls in a scope with a deadline and never yields; how late it is seen",
+         (Figure("deadline_busy_p50", "us"), Figure("deadline_busy_p99", "us", {1: "1000", 2: "1000", 4: "1000"})),
+         500, OURS_ONLY, threads=(1, 2, 4), quick_size=100),
     Work("kernel_beside", "F-32", "a matrix product on all workers but one, which echoes: its time; % more than alone",
          (Figure("kernel_beside", "ms"), Figure("kernel_loss", "%", {2: "0"})), 512, OURS_ONLY, threads=(2,),
          limits=(), metered=False),
@@ -233,6 +236,15 @@ WORKS = (
           ("static", "100 full workers, mode static_worker", 100_000, "", ""),
           ("pipeline", "100 full workers, mode fixed_pipeline, 100 types", 100_000, "", ""),
           ("round_robin", "100 full workers, mode static_round_robin", 100_000, "", ""),
+          *((f"{mode}_{count}", f"{int(count):,} full workers, mode {name}", 100_000, "", aim)
+            for mode, name in (("static", "static_worker"), ("pipeline", "fixed_pipeline, a type per worker"),
+                               ("round_robin", "static_round_robin"))
+            for count, aim in (("1000", "5000"), ("10000", "20000"))),
+          ("shapes", "1,000 full workers, 100,000 tasks that each need another amount of memory", 100_000, "", "20000"),
+          ("users", "the same, each of another user", 100_000, "", "20000"),
+          ("priorities", "the same, each of another priority", 100_000, "", "20000"),
+          ("templates", "the same, each with another mergeable template", 100_000, "", "20000"),
+          ("bound", "the same, each a workflow that will own a worker (static_worker)", 100_000, "", "20000"),
           ("idle_1000", "a workflow of one task arrives at 1,000 idle workers of ten kinds", 20_000, "", "5000"),
           ("idle_10000", "the same with 10,000 workers", 20_000, "", "20000"),
           ("each_1000", "the same with 1,000, by least_loaded, which looks at each", 20_000, "", ""),
@@ -240,6 +252,12 @@ WORKS = (
     Work("brain_memory", "P-10", "1,000,000 queued tasks, 10,000 workers: resident bytes a task, a worker",
          (Figure("brain_task_bytes", "B", {1: "400"}), Figure("brain_worker_bytes", "B")), 1_000_000, {}, max_rounds=3,
          quick_size=1_000_000, **FLEET),
+    Work("placement", "P-22", "42 generated WfFormat traces (ROTA_TRACES=FOLDER: real ones) on 4, 16 and 64 simulated "
+         "slots; makespan over the lower bound, and on three speeds over HEFT's",
+         (Figure("placement_fifo", "x"), Figure("placement_first_run", "x", {1: "1.12"}),
+          Figure("placement_later_run", "x", {1: "1.10"}), Figure("placement_heft", "x"),
+          Figure("placement_mixed", "x HEFT", {1: "1.0"}), Figure("placement_mixed_fifo", "x HEFT")),
+         42, {}, max_rounds=1, quick_size=42, **FLEET),
     Work("brain_chain", "P-17", "a chain 1,000,000 stages deep: resident bytes a task; time to accept it, then to cancel it",
          (Figure("chain_task_bytes", "B", {1: "1000"}), Figure("chain_accept", "s"), Figure("chain_cancel", "s")),
          1_000_000, {}, max_rounds=3, quick_size=1_000_000, **FLEET),

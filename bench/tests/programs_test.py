@@ -33,6 +33,7 @@ SMALL = {
     "cancel_polling": (1000, lambda threads: 1000),
     "cancel_blocked": (1000, lambda threads: 1000),
     "cancel_channels": (1000, lambda threads: 1000),
+    "deadline_busy": (3, lambda threads: 3 * threads),
     "kernel_beside": (64, lambda threads: 64),
     "wake_awake": (50, lambda threads: 50),
     "wake_parked": (5, lambda threads: 5),
@@ -58,14 +59,20 @@ SMALL = {
     "brain_idle_10000": (50, lambda threads: 50),
     "brain_each_1000": (50, lambda threads: 50),
     "brain_each_10000": (50, lambda threads: 50),
+    **{f"brain_{mode}_{count}": (1000, lambda threads: 900)
+       for mode in ("static", "pipeline", "round_robin") for count in ("1000", "10000")},
+    **{f"brain_{name}": (1000, lambda threads: 900)
+       for name in ("shapes", "users", "priorities", "templates", "bound")},
+    "placement": (2, lambda threads: 6),
     "brain_memory": (10_000, lambda threads: 10_000),
     "brain_chain": (10_000, lambda threads: 1),
+    "placement": (2, lambda threads: 2 * 3),
 }
 
 
 def run(program, *arguments):
     return subprocess.run([os.path.join(BIN, program), *map(str, arguments)], capture_output=True, text=True,
-                          timeout=60, check=False)
+                          timeout=600, check=False)
 
 
 def works_of(program):

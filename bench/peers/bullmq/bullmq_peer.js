@@ -98,7 +98,7 @@ function freePort() {
 
 // Resolves when the server accepts connections.
 async function serverUp(port) {
-  for (let i = 0; i < 600; ++i) {
+  for (let i = 0; i < 3600; ++i) {
     const up = await new Promise((resolve) => {
       const socket = net.connect(port, "127.0.0.1");
       socket.once("connect", () => resolve(socket.destroy() && true)).once("error", () => resolve(false));

@@ -38,7 +38,7 @@ def free_port():
 
 
 def wait_until(ready, what):
-    for _ in range(600):
+    for _ in range(3600):
         try:
             if ready():
                 return
@@ -105,7 +105,7 @@ def measure(work, threads, count):
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--client"]:
-        noop.delay().get(timeout=60)  # The worker is there.
+        noop.delay().get(timeout=180)  # The worker is there.
         print(WORKS[sys.argv[2]](int(sys.argv[3])))
         sys.exit(0)
     sys.exit(driver.main({name: lambda threads, count, name=name: measure(name, threads, count) for name in WORKS},

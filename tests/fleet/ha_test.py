@@ -30,8 +30,9 @@ SERVERS = ("etcd1", "etcd2", "etcd3")
 ITEMS = 6
 
 
-def workflow(seconds):
-    """Each execution has a result of its own. The last task has all of them as its inputs."""
+def workflow(wait):
+    """Each execution has a result of its own. The last task has all of them as its inputs. `wait` is what a task of the first
+    stage executes before it ends."""
     items = ", ".join(str(i) for i in range(ITEMS))
     return f"""apiVersion: rota/v1
 spec:
@@ -42,7 +43,7 @@ spec:
       max_attempts: 50
       run: |
         read -r nonce < /proc/sys/kernel/random/uuid
-        sleep {seconds}
+        {wait}
         echo "\\"$nonce\\""
     - name: second
       matrix: {{i: [{items}]}}
@@ -65,6 +66,7 @@ class HaCase(FleetCase):
         self.clients = {name: free_port() for name in SERVERS}
         self.peers = {name: free_port() for name in SERVERS}
         self.web = {name: free_port() for name in HOSTS}
+        self.paused = set()  # Hosts that cannot answer.
         self.etcd = ",".join(f"http://127.0.0.1:{port}" for port in self.clients.values())
         # The hosts have the same tokens.
         for name in HOSTS:
@@ -150,8 +152,15 @@ class HaCase(FleetCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr + self.logs())
         return json.loads(done.stdout)["workflow"]
 
+    def write_held(self):
+        """A workflow whose tasks run until release(): no test depends on how fast it notices that they run."""
+        self.write("w.yaml", workflow(f"until [ -e {self.path('release')} ]; do sleep 0.1; done"))
+
+    def release(self):
+        self.write("release", "")
+
     def workflow_of(self, identity):
-        for name in HOSTS:
+        for name in (each for each in HOSTS if each not in self.paused):
             status, found = self.ask(name, "/v1/workflows/" + identity)
             if status == 200:
                 return found
@@ -210,7 +219,7 @@ class SharedLog(HaCase):
         self.start_all()
         leader = self.wait_for_leader()
         followers = [name for name in HOSTS if name != leader]
-        self.write("w.yaml", workflow(0.1))
+        self.write("w.yaml", workflow("sleep 0.1"))
         identity = self.submit_keyed("w.yaml", "one")
         self.wait_until_ended(identity)
         index = self.ask(leader, "/v1/version", limit=60)[1]["index"]
@@ -241,7 +250,7 @@ class SharedLog(HaCase):
         """Contract: L-3. Two leaders in turn are killed during a workflow: the next host continues with the same state, and
         running tasks are neither lost nor started again."""
         self.start_all()
-        self.write("w.yaml", workflow(6))
+        self.write_held()
         identity = self.submit_keyed("w.yaml", "one")
         self.wait_until_running(identity, 2)
         killed = []
@@ -255,6 +264,7 @@ class SharedLog(HaCase):
             self.start_one(killed[0])
             killed = killed[-1:]
         self.start_one(killed[0])
+        self.release()
         self.assertEqual(self.wait_until_ended(identity)["outcome"], "succeeded")
         self.check([identity], once=True)
         terms = {record["term"] for record in self.records()}
@@ -265,19 +275,22 @@ class SharedLog(HaCase):
         """Contract: L-3. A leader stands still beyond its lease while another one takes over, with workers that the old one
         does not know. When it continues, it takes no worker away, and follows."""
         self.start_all()
-        self.write("w.yaml", workflow(3))
+        self.write_held()
         first = self.submit_keyed("w.yaml", "one")
         self.wait_until_running(first, 2)
         old = self.wait_for_leader()
         others = [name for name in HOSTS if name != old]
         self.running[old].send_signal(signal.SIGSTOP)
+        self.paused.add(old)
         new = self.wait_for_leader(others)
         self.start_one("w3")
         second = self.submit_keyed("w.yaml", "two")
         self.wait_until_running(second, 1)
         self.running[old].send_signal(signal.SIGCONT)
+        self.paused.remove(old)
         self.wait_for(lambda: self.role(old) == "follower", "the old leader does not follow: ", self.logs)
         self.assertIsNone(self.running[old].poll())
+        self.release()
         for identity in (first, second):
             self.assertEqual(self.wait_until_ended(identity)["outcome"], "succeeded")
         self.check([first, second], once=True)
@@ -288,7 +301,7 @@ class SharedLog(HaCase):
         """Contract: L-3. One etcd server less is not noticed. Without any, nothing is accepted and running tasks continue;
         when they are back, the hosts continue, and what was reported meanwhile counts."""
         self.start_all()
-        self.write("w.yaml", workflow(4))
+        self.write_held()
         first = self.submit_keyed("w.yaml", "one")
         self.wait_until_running(first, 2)
         for name in SERVERS:  # One of them is etcd's leader.
@@ -299,6 +312,7 @@ class SharedLog(HaCase):
         self.wait_until_running(second, 2)
         for name in SERVERS:
             self.kill(name)
+        self.release()
         with self.assertRaises(subprocess.TimeoutExpired):  # It waits for etcd.
             self.rota("submit", "w.yaml", "--key", "three", "--json", timeout=5)
         self.assertTrue(all(self.running[name].poll() is None for name in HOSTS), self.logs())
@@ -414,7 +428,7 @@ class Chaos(HaCase):
         print(f"seed {SEED}", flush=True)
         dice = random.Random(SEED)
         self.start_all(workers=4)
-        self.write("w.yaml", workflow("0.$((RANDOM % 9 + 1))".replace("RANDOM", "$(od -An -N1 -tu1 /dev/urandom)")))
+        self.write("w.yaml", workflow("sleep 0.$(($(od -An -N1 -tu1 /dev/urandom) % 9 + 1))"))
         faults = collections.Counter()
         stopped = {}
         known = {}

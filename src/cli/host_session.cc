@@ -173,6 +173,8 @@ class Session {
   [[nodiscard]] bool is_replicated() const { return !setup_.config.etcd.empty(); }
   Result<std::shared_ptr<bus::RedisHostEnd>> open_redis(fiber::Nursery& nursery, std::uint64_t term);
   Result<void> open_replica(ledger::kv::Store& store, fiber::Nursery& nursery);
+  // open_replica(), which may take long; a signal to stop ends it, with success and `stopping_` set.
+  Result<void> await_replica(ledger::kv::Store& store, fiber::Nursery& nursery);
   // The beginning and the end of a term that this host leads.
   Result<std::vector<bus::HostEnd*>> begin_term(fiber::Nursery& nursery, std::uint64_t term);
   void end_term();
@@ -242,6 +244,29 @@ Result<void> Session::open_replica(ledger::kv::Store& store, fiber::Nursery& nur
   return {};
 }
 
+Result<void> Session::await_replica(ledger::kv::Store& store, fiber::Nursery& nursery) {
+  Result<void> opened;
+  in_scope([&](fiber::Nursery& scope) {
+    fiber::Task<void> opening = scope.spawn([&] { opened = open_replica(store, nursery); });
+    fiber::Task<void> listening = scope.spawn([&] {
+      for (;;) {
+        const Result<DaemonSignal> signal = signals_.next();
+        if (!signal.ok()) return;
+        if (*signal != DaemonSignal::kStop) continue;  // The settings were read a moment ago.
+        ROTA_LOG(kInfo, "stopping before etcd has answered");
+        stopping_.store(true);
+        opening.cancel();
+        return;
+      }
+    });
+    opening.wait();
+    listening.cancel();
+    listening.wait();
+  });
+  if (stopping_.load()) return {};
+  return opened;
+}
+
 Result<std::vector<bus::HostEnd*>> Session::begin_term(fiber::Nursery& nursery, std::uint64_t term) {
   ROTA_TRY(host_->follower().read([&](const fleet::State& state) { watch_->begin(state); }));
   ROTA_TRY_ASSIGN(const std::shared_ptr<bus::RedisHostEnd> opened, open_redis(nursery, term));
@@ -296,8 +321,8 @@ Result<void> Session::run() {
     }
     connection = std::move(*opened);
     in_scope([&](fiber::Nursery& ledger_tasks) {
-      outcome = open_replica(connection->store(), ledger_tasks);
-      if (outcome.ok()) in_scope([&](fiber::Nursery& nursery) { outcome = serve(nursery); });
+      outcome = await_replica(connection->store(), ledger_tasks);
+      if (outcome.ok() && !stopping_.load()) in_scope([&](fiber::Nursery& nursery) { outcome = serve(nursery); });
       door_.reset();
       control_.reset();
       host_.reset();

@@ -23,14 +23,14 @@ struct Named {
 Result<Named> find(const model::WorkflowSpec& spec, const std::string& option, const std::string& word) {
   std::string name = word;
   std::optional<std::size_t> item;
+  bool unreadable = false;  // What stands in the brackets is not a number.
   if (const std::size_t bracket = word.find('['); bracket != std::string::npos && word.ends_with(']')) {
     std::size_t number = 0;
     const char* end = word.data() + word.size() - 1;
     const auto parsed = std::from_chars(word.data() + bracket + 1, end, number);
-    if (parsed.ec == std::errc() && parsed.ptr == end) {
-      name = word.substr(0, bracket);
-      item = number;
-    }
+    name = word.substr(0, bracket);
+    item = number;
+    unreadable = parsed.ec != std::errc() || parsed.ptr != end;
   }
   std::vector<std::string> names;
   for (std::uint32_t s = 0; s < spec.stages.size(); ++s) {
@@ -39,6 +39,10 @@ Result<Named> find(const model::WorkflowSpec& spec, const std::string& option, c
         return Error{ErrorCode::kInvalidArgument, option + " " + printable(word) +
                                                       ": the tasks of the stage are known when the results are that "
                                                       "its matrix names; choose the whole stage"};
+      }
+      if (unreadable) {
+        return Error{ErrorCode::kInvalidArgument,
+                     option + " '" + printable(word) + "': write the number of a task in the brackets, counted from 0"};
       }
       if (item && *item >= std::max<std::size_t>(spec.stages[s].items.size(), 1)) {
         return Error{ErrorCode::kInvalidArgument,

@@ -22,6 +22,11 @@ Result<void> Decision::on(const SetSchedule& command) {
   if (spec.name.empty() || spec.name.size() > kMostName) {
     return Error{ErrorCode::kInvalidArgument, "the name of a schedule has 1 to 128 bytes"};
   }
+  // Names are shown in terminals and in logs.
+  if (std::any_of(spec.name.begin(), spec.name.end(),
+                  [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; })) {
+    return Error{ErrorCode::kInvalidArgument, "the name of a schedule must not contain control characters"};
+  }
   if (spec.cron.empty() || spec.cron.size() > kMostText || spec.zone.empty() || spec.zone.size() > kMostText) {
     return Error{ErrorCode::kInvalidArgument, "the schedule '" + spec.name + "' has no cron expression or time zone"};
   }

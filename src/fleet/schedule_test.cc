@@ -174,6 +174,8 @@ TEST(ScheduleTest, WrongSchedulesAreRefused) {
   ScheduleSpec spec = bench.schedule().spec;
   spec.name = "";
   EXPECT_EQ(bench.run(SetSchedule{spec}).code(), ErrorCode::kInvalidArgument);
+  spec.name = "x\x1b[31m";
+  EXPECT_EQ(bench.run(SetSchedule{spec}).code(), ErrorCode::kInvalidArgument);
   spec.name = "x";
   spec.cron = "";
   EXPECT_EQ(bench.run(SetSchedule{spec}).code(), ErrorCode::kInvalidArgument);

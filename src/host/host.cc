@@ -128,9 +128,14 @@ bool Host::is_read_only() const { return body_->options.read_only; }
 TimeHistogram::Reading Host::decision_times() const { return body_->decision_times.read(); }
 
 Result<void> Host::check_leads() const {
-  if (body_->options.replica == nullptr || body_->current() != nullptr) return {};
+  const ledger::ReplicatedLedger* replica = body_->options.replica;
+  if (replica == nullptr) return {};
+  // Without its lease this host is deposed or cut off from etcd: clients that know other hosts should ask these.
+  if (body_->current() != nullptr && replica->holds_lease()) return {};
   return body_->refusal();
 }
+
+Result<void> Host::check_writable() const { return body_->ledger.check_writable(); }
 
 std::string Host::leader_url() const {
   return body_->options.replica == nullptr ? std::string() : body_->options.replica->leader();

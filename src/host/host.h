@@ -120,8 +120,11 @@ class Host {
   Result<void> run();
   void stop();
 
-  // Ok unless another host decides: then NotLeader, with its address as the detail "leader".
+  // Ok unless another host decides, or may decide because this one could not renew its lease in time: then NotLeader,
+  // with the address of the other one, if it is known, as the detail "leader".
   [[nodiscard]] Result<void> check_leads() const;
+  // Ok, or why no decision becomes durable at this moment.
+  [[nodiscard]] Result<void> check_writable() const;
   // The address of the host that decides, if hosts share the ledger; empty: none is known.
   [[nodiscard]] std::string leader_url() const;
   // Waits until the decision is durable. Returns its events (none if nothing followed from the command) or the reason

@@ -142,6 +142,7 @@ Result<net::HttpResponse> ready(HttpCall& call) {
   if (!call.services.host.follower().read([](const fleet::State&) {}, 0, std::chrono::milliseconds(1)).ok()) {
     return Error{ErrorCode::kUnavailable, "the host is reading its log"};
   }
+  ROTA_TRY(call.services.host.check_writable());
   return json_response(200, to_view_json(HealthView{"ready"}));
 }
 

@@ -243,6 +243,52 @@ TEST(ReplicatedHost, WaitsWhileTheStoreIsDown) {
   });
 }
 
+// Contract: L-3. A leader that is cut off from the store says so, and sends clients away once its lease must have
+// ended: another host may lead.
+TEST(ReplicatedHost, ALeaderThatIsCutOffSaysSo) {
+  in_world([](FakeStore& world, fiber::Nursery& nursery, bus::LocalBus& bus) {
+    Replica a(world, nursery, bus, "http://a");
+    a.leads.wait();
+    ASSERT_TRUE(fiber::sleep_for(60s).ok());  // The lease is renewed all the time.
+    EXPECT_TRUE(a.host->check_leads().ok());
+    EXPECT_TRUE(a.host->check_writable().ok());
+    a.cut_off.store(true);
+    while (a.host->check_leads().ok()) ASSERT_TRUE(fiber::sleep_for(10ms).ok());
+    const Result<void> refused = a.host->check_leads();
+    EXPECT_EQ(refused.code(), ErrorCode::kNotLeader);
+    EXPECT_EQ(*refused.error().detail("leader"), "");
+    const Result<void> writable = a.host->check_writable();
+    ASSERT_EQ(writable.code(), ErrorCode::kUnavailable);
+    EXPECT_NE(writable.error().message.find("etcd has not answered for"), std::string::npos);
+    a.cut_off.store(false);
+    while (!a.host->check_leads().ok()) ASSERT_TRUE(fiber::sleep_for(10ms).ok());
+    EXPECT_TRUE(a.host->check_writable().ok());
+    a.stop();
+  });
+}
+
+// Contract: L-3. A follower notices within twice the length of a lease that the store is down, and that it is back.
+TEST(ReplicatedHost, AFollowerNoticesThatTheStoreIsDown) {
+  in_world([](FakeStore& world, fiber::Nursery& nursery, bus::LocalBus& bus) {
+    Replica a(world, nursery, bus, "http://a");
+    a.leads.wait();
+    Replica b(world, nursery, bus, "http://b");
+    ASSERT_TRUE(fiber::sleep_for(20s).ok());
+    EXPECT_TRUE(b.host->check_writable().ok());
+    world.set_down(true);
+    ASSERT_TRUE(fiber::sleep_for(10s).ok());
+    EXPECT_EQ(a.host->check_writable().code(), ErrorCode::kUnavailable);
+    EXPECT_EQ(b.host->check_writable().code(), ErrorCode::kUnavailable);
+    world.set_down(false);
+    ASSERT_TRUE(fiber::sleep_for(20s).ok());
+    EXPECT_TRUE(a.host->check_writable().ok());
+    EXPECT_TRUE(b.host->check_writable().ok());
+    EXPECT_NE(a.host->check_leads().ok(), b.host->check_leads().ok());
+    a.stop();
+    b.stop();
+  });
+}
+
 // Contract: L-3. A worker knows a newer term than the log, which was restored from a backup: the leader goes beyond it
 // instead of being ignored by its workers for ever.
 TEST(ReplicatedHost, GoesBeyondATermThatAWorkerHasHeard) {

@@ -126,6 +126,7 @@ bool Scheduler::fire(const Due& due, std::int64_t nominal_s) {
 }
 
 Result<void> Scheduler::look() {
+  if (!host_.check_leads().ok()) return {};  // The host that leads does it.
   const std::int64_t now_s = floor_seconds(wall_ns_());
   std::vector<Due> due;
   ROTA_TRY(host_.follower().read([&](const fleet::State& state) {

@@ -24,14 +24,20 @@ Result<std::uint64_t> EtcdState::campaign(kv::Deadline deadline) {
   for (;;) {
     // A lease is granted only when there is a vacancy: while another host leads, nothing needs to be kept alive.
     std::int64_t lease_id = 0;
+    std::chrono::nanoseconds granted_from{0};
     Result<Candidacy> candidacy = [&]() -> Result<Candidacy> {
       ROTA_TRY_ASSIGN(const kv::RangeResult found, store.range({.range = {keys.leader}}, options.call_within));
       if (!found.kvs.empty()) return Candidacy{0, found.kvs.front(), found.revision};
+      granted_from = fiber::now();
       ROTA_TRY_ASSIGN(const kv::Lease granted, store.lease_grant(options.lease, options.call_within));
       lease_id = granted.id;
       return stand(lease_id, deadline);
     }();
     if (candidacy.ok() && candidacy->term != 0) {
+      {
+        const sync::MutexLock lock(mutex);
+        lease_from = granted_from;
+      }
       Result<void> taken = take_over(candidacy->term, lease_id, deadline);
       if (taken.ok()) {
         outcome = candidacy->term;
@@ -174,7 +180,13 @@ void EtcdState::keep_lease() {
       (void)store.lease_revoke(mine, options.call_within);
       return;
     }
+    const std::chrono::nanoseconds sent = fiber::now();
     const Result<void> kept = store.lease_keep(mine, std::min(interval, options.call_within));
+    heard(kept);
+    if (kept.ok()) {
+      const sync::MutexLock lock(mutex);
+      if (lease == mine) lease_from = sent;
+    }
     wait = kept.ok() ? interval : interval / 4;
     if (kept.code() == ErrorCode::kCancelled) return;
     if (kept.code() != ErrorCode::kNotFound) continue;
@@ -254,11 +266,17 @@ void EtcdState::follow() {
         if (!applied.ok()) return fail(applied.error());
         reload = !*applied;
         pauses.reset();
-      } else if (events.code() != ErrorCode::kDeadlineExceeded) {
+        heard({});
+      } else if (events.code() == ErrorCode::kDeadlineExceeded) {
+        // A watch replaces a lost connection by itself, so its silence says nothing about the store.
+        Result<kv::RangeResult> probe = store.range({.range = {keys.leader}}, options.call_within);
+        heard(probe.ok() ? Result<void>() : Result<void>(std::move(probe).take_error()));
+      } else {
         step = std::move(events).take_error();
         watch.reset();
       }
     }
+    if (!step.ok()) heard(step);
     if (step.ok()) continue;
     if (step.code() == ErrorCode::kCancelled || step.code() == ErrorCode::kClosed) return;
     if (kv::is_compacted(step.error())) {

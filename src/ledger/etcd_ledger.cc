@@ -77,6 +77,20 @@ void EtcdState::fail(const Error& error) {
   changed.wake_all();
 }
 
+void EtcdState::heard(const Result<void>& answer) {
+  if (answer.code() == ErrorCode::kCancelled || answer.code() == ErrorCode::kClosed) return;
+  const bool answers = answer.ok() || !kv::is_unknown_outcome(answer.code());
+  const sync::MutexLock lock(mutex);
+  if (answers) {
+    answered_at = fiber::now();
+    if (std::exchange(silence, std::nullopt)) ROTA_LOG(kInfo, "etcd answers again", {"prefix", options.prefix});
+  } else if (!silence) {
+    silence = answer.error();
+    ROTA_LOG(kWarn, "etcd does not answer; nothing is accepted until it does, and running tasks continue",
+             {"prefix", options.prefix}, {"why", silence->message});
+  }
+}
+
 Error EtcdState::not_leader() const {
   if (leader.empty()) {
     return Error{ErrorCode::kNotLeader, "this host does not lead, and no other host does at this moment"}.with("leader",
@@ -101,6 +115,7 @@ Result<std::unique_ptr<EtcdLedger>> EtcdLedger::open(kv::Store& store, EtcdLedge
   ROTA_TRY(detail::check_options(options));
   auto state = std::make_shared<EtcdState>(store, std::move(options));
   ROTA_TRY(state->load(0, deadline));
+  state->heard({});
   state->root = nursery.spawn([state] {
     try {
       fiber::with_scope([&](fiber::Nursery& scope) { state->run(scope); });
@@ -187,6 +202,21 @@ std::uint64_t EtcdLedger::term() const {
 std::string EtcdLedger::leader() const {
   const sync::MutexLock lock(state_->mutex);
   return state_->leader;
+}
+
+bool EtcdLedger::holds_lease() const {
+  const sync::MutexLock lock(state_->mutex);
+  return state_->leading && !state_->failure && fiber::now() < state_->lease_from + state_->options.lease;
+}
+
+Result<void> EtcdLedger::check_writable() const {
+  const EtcdState& s = *state_;
+  const sync::MutexLock lock(s.mutex);
+  if (s.failure) return *s.failure;
+  if (!s.silence) return {};
+  const auto silent = std::chrono::duration_cast<std::chrono::seconds>(fiber::now() - s.answered_at);
+  return Error{ErrorCode::kUnavailable, "etcd has not answered for " + std::to_string(silent.count()) +
+                                            " s: " + s.silence->message + "; nothing is accepted until it does"};
 }
 
 Result<void> EtcdLedger::wait_beyond(std::uint64_t index, kv::Deadline deadline) {

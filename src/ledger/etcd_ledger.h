@@ -104,6 +104,9 @@ class EtcdLedger final : public Ledger {
   Result<std::uint64_t> campaign(kv::Deadline deadline);
   // 0 before the campaign.
   [[nodiscard]] std::uint64_t term() const;
+  // False before the campaign, after a failure, and when the lease was not renewed for as long as it lasts: then
+  // another host may lead. For information only: argument (B) does not depend on clocks.
+  [[nodiscard]] bool holds_lease() const;
   // The name of the leader as far as this follower knows; empty if there is none.
   [[nodiscard]] std::string leader() const;
   // Waits until last_index() is above `index`: a follower reads records as they arrive. DeadlineExceeded; Closed.
@@ -117,6 +120,8 @@ class EtcdLedger final : public Ledger {
   [[nodiscard]] std::uint64_t first_index() const override;
   [[nodiscard]] std::uint64_t last_index() const override;
   [[nodiscard]] std::uint64_t submitted_index() const override;
+  // Unavailable while the store does not answer. A leader notices within its lease, a follower within twice that time.
+  [[nodiscard]] Result<void> check_writable() const override;
   Result<void> save_snapshot(Snapshot snapshot) override;
   Result<std::optional<Snapshot>> latest_snapshot() override;
   Result<void> compact(std::uint64_t up_to) override;

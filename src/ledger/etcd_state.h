@@ -73,11 +73,18 @@ struct EtcdState : std::enable_shared_from_this<EtcdState> {
   bool ended ROTA_GUARDED_BY(mutex) = false;  // The tasks end, and nothing more is done.
   std::chrono::nanoseconds close_by ROTA_GUARDED_BY(mutex) = std::chrono::nanoseconds::max();
   std::optional<Error> failure ROTA_GUARDED_BY(mutex);
+  // When the lease was granted or renewed last: before the request was sent, so that it ends no later than this and its
+  // length.
+  std::chrono::nanoseconds lease_from ROTA_GUARDED_BY(mutex){0};
+  std::chrono::nanoseconds answered_at ROTA_GUARDED_BY(mutex){0};  // The store's last answer that heard() was told of.
+  std::optional<Error> silence ROTA_GUARDED_BY(mutex);             // Set while the store does not answer.
 
   // ---- etcd_ledger.cc
   void run(fiber::Nursery& scope);
   void end() ROTA_EXCLUDES(mutex);
   void fail(const Error& error) ROTA_EXCLUDES(mutex);
+  // Notes whether the store answered a call, and logs when that changes.
+  void heard(const Result<void>& answer) ROTA_EXCLUDES(mutex);
   Result<void> check_open() const ROTA_REQUIRES(mutex);
   [[nodiscard]] Error not_leader() const ROTA_REQUIRES(mutex);
   // Runs `work` in a task of the ledger and waits for it.

@@ -84,6 +84,8 @@ class Ledger {
   // The newest durable record; 0 if there was none yet.
   [[nodiscard]] virtual std::uint64_t last_index() const = 0;
   [[nodiscard]] virtual std::uint64_t submitted_index() const = 0;
+  // Ok, or why nothing that is submitted becomes durable at this moment. Unavailable: it will when the reason is gone.
+  [[nodiscard]] virtual Result<void> check_writable() const { return {}; }
 
   // Returns when the snapshot is durable and latest_snapshot() returns it; the previous one is gone then. Records are
   // written meanwhile. FailedPrecondition unless it is newer than the latest one and at most last_index().

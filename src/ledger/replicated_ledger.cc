@@ -104,6 +104,9 @@ bool ReplicatedLedger::is_leading() const {
   return leading_;
 }
 
+bool ReplicatedLedger::holds_lease() const { return is_leading() && current()->holds_lease(); }
+Result<void> ReplicatedLedger::check_writable() const { return current()->check_writable(); }
+
 std::string ReplicatedLedger::leader() const { return current()->leader(); }
 
 Error ReplicatedLedger::not_leader() const {

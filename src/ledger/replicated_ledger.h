@@ -45,6 +45,8 @@ class ReplicatedLedger final : public Ledger {
   // As EtcdLedger::raise_terms(). The caller follows and leads again to get a higher term.
   Result<void> raise_terms(std::uint64_t term);
   [[nodiscard]] bool is_leading() const;
+  // Leads, and has renewed its lease in time.
+  [[nodiscard]] bool holds_lease() const;
   // The address of the leader as far as it is known; empty: there is none.
   [[nodiscard]] std::string leader() const;
   // What a client gets that asks this host for a decision while it does not lead: NotLeader, with the detail "leader".
@@ -58,6 +60,7 @@ class ReplicatedLedger final : public Ledger {
   [[nodiscard]] std::uint64_t first_index() const override;
   [[nodiscard]] std::uint64_t last_index() const override;
   [[nodiscard]] std::uint64_t submitted_index() const override;
+  [[nodiscard]] Result<void> check_writable() const override;
   Result<void> save_snapshot(Snapshot snapshot) override;
   Result<std::optional<Snapshot>> latest_snapshot() override;
   Result<void> compact(std::uint64_t up_to) override;

@@ -12,9 +12,10 @@ namespace rota::worker {
 
 namespace {
 
-constexpr std::size_t kLeastLine = 4;         // Of a line, and of what base64 has of a value for certain.
-constexpr std::size_t kLeastEncodedLine = 8;  // Of a line of base64: shorter ones occur by chance.
-constexpr std::size_t kMostEncoded = 1024;    // Of a value that is also looked for in base64 and percent-encoding.
+constexpr std::size_t kLeastLine = 4;                       // Of a line, and of what base64 has of a value for certain.
+constexpr std::size_t kLeastEncodedLine = 8;                // Of a line of base64: shorter ones occur by chance.
+constexpr std::string_view kJsonMarks = "{}[],:\" \t\r\n";  // What a number, true, false or null ends at.
+constexpr std::size_t kMostEncoded = 1024;  // Of a value that is also looked for in base64 and percent-encoding.
 
 std::string as_json(std::string_view text) {
   std::string out;
@@ -225,7 +226,8 @@ std::string SecretMask::masked(std::string_view text) const {
 }
 
 std::string SecretMask::masked_json(std::string_view json) const {
-  // First the strings with escapes, in which a value may be spelled in many ways.
+  // First the strings with escapes, in which a value may be spelled in many ways, and the numbers and words outside of
+  // strings, which become strings where they are masked.
   std::string plain;
   for (std::size_t at = 0; at < json.size();) {
     std::size_t end = at + 1;
@@ -245,6 +247,13 @@ std::string SecretMask::masked_json(std::string_view json) const {
           at = end;
           continue;
         }
+      }
+    } else if (const std::string_view word = json.substr(at, json.find_first_of(kJsonMarks, at) - at); !word.empty()) {
+      end = at + word.size();
+      if (std::string shown = masked(word); shown != word) {
+        plain += json_string(shown);
+        at = end;
+        continue;
       }
     }
     plain += json.substr(at, end - at);

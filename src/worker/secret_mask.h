@@ -35,8 +35,8 @@ class SecretMask {
   [[nodiscard]] bool empty() const { return nodes_.empty(); }
   // A whole text, masked.
   [[nodiscard]] std::string masked(std::string_view text) const;
-  // Masked JSON, however its strings are escaped. If it is not JSON any more, because a value stood outside of its
-  // strings, then a JSON string of it. REQUIRES: it is JSON.
+  // Masked JSON, however its strings are escaped; a masked number becomes a string. If it is not JSON any more, because
+  // a value has brackets or commas itself, then a JSON string of all of it. REQUIRES: it is JSON.
   [[nodiscard]] std::string masked_json(std::string_view json) const;
 
  private:

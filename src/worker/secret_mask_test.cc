@@ -101,6 +101,7 @@ TEST(SecretMaskTest, MaskedJsonStaysJson) {
   const SecretMask mask({"12345", "{\"type\": \"key\"}"});
   EXPECT_EQ(mask.masked_json(R"({"a": "12345"})"), R"({"a": "***"})");
   EXPECT_EQ(mask.masked_json("1234567"), "\"***67\"");
+  EXPECT_EQ(mask.masked_json(R"({"port":12345,"n":[-12345, 9, true]})"), R"({"port":"***","n":["-***", 9, true]})");
   EXPECT_EQ(mask.masked_json("{\"type\": \"key\"}"), "\"***\"");
   EXPECT_EQ(mask.masked_json("[1]"), "[1]");
   const SecretMask word({"hunter22"});

@@ -384,8 +384,8 @@ class Expander {
       if (line.starts_with("export ")) line = trim(line.substr(7));
       const std::size_t equals = line.find('=');
       if (equals == std::string_view::npos || equals == 0) {
-        problems_.add(at, printable(file, 200) + ":" + std::to_string(number) + ":1: '" + printable(line, 40) +
-                              "' is not NAME=value");
+        // The line is not shown: it may be part of a key or a password.
+        problems_.add(at, printable(file, 200) + ":" + std::to_string(number) + ":1: the line is not NAME=value");
         continue;
       }
       std::string_view value = trim(line.substr(equals + 1));

@@ -205,6 +205,13 @@ class Files(RunCase):
         self.assertIn("use is 'z', but there is no such template", text)
         self.assertIn("the env_file 'no.env': it cannot be opened", text)
 
+        # A line that is not understood may be part of a key: it is not shown.
+        self.write("keys.env", "A=1\nhunter22\n")
+        self.write("w.yaml", spec("stages:", "  - {name: c, run: 'true', env_file: keys.env}"))
+        text = self.rota("validate", "w.yaml").stderr
+        self.assertIn("keys.env:2:1: the line is not NAME=value", text)
+        self.assertNotIn("hunter22", text)
+
     # U-3: keys of other tools get a hint.
     def test_keys_of_other_tools(self):
         self.write("w.yaml", spec("stages:", "  - {name: a, command: x, depends_on: b, retries: 2, image: y, if: z}"))
@@ -269,6 +276,8 @@ class Partial(RunCase):
                          [("a", 1, None), ("b", 0, "chosen"), ("m", 2, None), ("c", 0, "chosen")])
         done = self.rota("run", "w.yaml", "--only", "bb")
         self.assertIn("--only 'bb': the workflow has no such stage; did you mean 'b'?", done.stderr)
+        done = self.rota("run", "w.yaml", "--only", "m[-1]")
+        self.assertIn("--only 'm[-1]': write the number of a task in the brackets, counted from 0", done.stderr)
 
 
 class Limits(RunCase):

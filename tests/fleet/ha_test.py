@@ -317,8 +317,13 @@ class SharedLog(HaCase):
             self.rota("submit", "w.yaml", "--key", "three", "--json", timeout=5)
         self.assertTrue(all(self.running[name].poll() is None for name in HOSTS), self.logs())
         self.assertEqual(self.ask("h1", "/v1/workflows/" + first)[0], 200)  # Reads are answered from memory.
+        for name in HOSTS:
+            self.wait_for(lambda name=name: self.ask(name, "/readyz")[0] == 503, "it says that it is ready: ", self.logs)
+            self.assertIn("etcd has not answered for", self.ask(name, "/readyz")[1]["detail"])
         for name in SERVERS:
             self.start_one(name)
+        for name in HOSTS:
+            self.wait_for(lambda name=name: self.ask(name, "/readyz")[0] == 200, "it is not ready: ", self.logs)
         third = self.submit_keyed("w.yaml", "three")
         identities = [first, second, third]
         for identity in identities:
@@ -326,6 +331,15 @@ class SharedLog(HaCase):
         self.assertEqual(len(set(identities)), 3)
         self.check(identities, once=True)
         self.stop_everything()
+
+
+    def test_a_host_that_waits_for_etcd_can_be_stopped(self):
+        """Contract: L-3. Without etcd a host waits for a while at its start. SIGTERM ends that wait, and the host, at once."""
+        self.start_redis()
+        self.start_one("h1")
+        self.wait_for(lambda: "connecting to etcd" in self.log("h1"), "it does not connect: ", self.logs)
+        self.assertEqual(self.stop("h1"), 0)
+        self.assertIn("stopping before etcd has answered", self.log("h1"))
 
 
 class Copies(HaCase):

@@ -20,6 +20,7 @@
 
 #include "base/settings.h"
 #include "cli/load.h"
+#include "cli/machine_bench.h"
 #include "cli/replay.h"
 #include "cli/run_past.h"
 #include "cli/run_summary.h"
@@ -139,6 +140,7 @@ class Output {
   virtual void controlled(const std::string& action, const std::string& what, std::uint64_t index) = 0;
   virtual void workers(const std::vector<WorkerLine>& workers) = 0;
   virtual void schedules(const std::vector<ScheduleLine>& schedules) = 0;
+  virtual void benchmarks(const std::vector<BenchFigure>& figures) = 0;
   virtual void tokens(const std::vector<TokenLine>& tokens) = 0;
   // The only time that the secret is shown.
   virtual void token_made(const std::string& name, const std::string& secret) = 0;

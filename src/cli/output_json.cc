@@ -257,6 +257,21 @@ void JsonOutput::workers(const std::vector<WorkerLine>& workers) {
   }));
 }
 
+void JsonOutput::benchmarks(const std::vector<BenchFigure>& figures) {
+  print_line(object([&](JsonWriter& json) {
+    json.key("benchmarks").begin_array();
+    for (const BenchFigure& figure : figures) {
+      json.begin_object()
+          .field("name", figure.name)
+          .field("meaning", figure.meaning)
+          .field("ns", static_cast<std::int64_t>(figure.ns + 0.5))
+          .field("per_second", static_cast<std::int64_t>(figure.per_second() + 0.5))
+          .end_object();
+    }
+    json.end_array();
+  }));
+}
+
 void JsonOutput::schedules(const std::vector<ScheduleLine>& schedules) {
   const auto texts = [](JsonWriter& json, std::string_view name, const std::vector<std::string>& list) {
     json.key(name).begin_array();

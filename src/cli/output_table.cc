@@ -254,6 +254,34 @@ void TableOutput::schedules(const std::vector<ScheduleLine>& schedules) {
   print(table.text());
 }
 
+namespace {
+
+// "8.2 ns", "0.43 us", "812 us", "1.2 ms": three digits, in the unit that fits.
+std::string unit_time(double ns) {
+  const char* unit = "ns";
+  for (const char* larger : {"us", "ms", "s"}) {
+    if (ns < 1000) break;
+    ns /= 1000;
+    unit = larger;
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, ns < 10 ? "%.2f %s" : ns < 100 ? "%.1f %s" : "%.0f %s", ns, unit);
+  return text;
+}
+
+}  // namespace
+
+void TableOutput::benchmarks(const std::vector<BenchFigure>& figures) {
+  Table table;
+  table.row({"row", "time", "per second", "of"});
+  for (const BenchFigure& figure : figures) {
+    char rate[32];
+    std::snprintf(rate, sizeof rate, "%.0f", figure.per_second());
+    table.row({figure.name, unit_time(figure.ns), rate, figure.meaning});
+  }
+  print(table.text());
+}
+
 void TableOutput::tokens(const std::vector<TokenLine>& tokens) {
   Table table;
   table.row({"token", "role", "user", "expires"});

@@ -25,6 +25,7 @@ class TableOutput : public Output {
   void controlled(const std::string& action, const std::string& what, std::uint64_t index) override;
   void workers(const std::vector<WorkerLine>& workers) override;
   void schedules(const std::vector<ScheduleLine>& schedules) override;
+  void benchmarks(const std::vector<BenchFigure>& figures) override;
   void tokens(const std::vector<TokenLine>& tokens) override;
   void token_made(const std::string& name, const std::string& secret) override;
   void token_revoked(const std::string& name) override;

@@ -30,6 +30,7 @@ std::vector<Subcommand> subcommands() {
   all.push_back(ledger_subcommand());
   all.push_back(density_subcommand());
   all.push_back(token_subcommand());
+  all.push_back(bench_subcommand());
   all.push_back(config_subcommand());
   all.push_back(completion_subcommand());
   all.push_back(version_subcommand());

@@ -33,6 +33,7 @@ namespace rota::cli {
 [[nodiscard]] Subcommand simulate_subcommand();
 [[nodiscard]] Subcommand density_subcommand();
 [[nodiscard]] Subcommand token_subcommand();
+[[nodiscard]] Subcommand bench_subcommand();
 [[nodiscard]] Subcommand config_subcommand();
 [[nodiscard]] Subcommand completion_subcommand();
 [[nodiscard]] Subcommand version_subcommand();

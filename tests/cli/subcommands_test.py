@@ -296,6 +296,18 @@ class Small(SubcommandCase):
         self.assertFalse(problems["valid"])
         self.assertIn("bad.yaml:4:", problems["problems"][0])
 
+    # C-2: every row measures something, and leaves nothing behind.
+    def test_bench(self):
+        figures = {each["name"]: each for each in json.loads(self.ok("bench", "--quick", "--json"))["benchmarks"]}
+        self.assertEqual(list(figures), ["switch", "spawn", "sync", "record", "group", "decision", "process", "task"])
+        for each in figures.values():
+            self.assertGreater(each["ns"], 0, each)
+            self.assertGreater(each["per_second"], 0, each)
+        self.assertEqual(os.listdir(self.folder), [])
+        self.assertIn("a decision about 100 workers", self.ok("bench", "--quick", "decision"))
+        self.assertIn("there is no row 'sink'; did you mean 'sync'?", self.refused(2, "bench", "sink"))
+        self.assertIn("choose another folder with --dir", self.refused(10, "bench", "--quick", "sync", "--dir", "no/such"))
+
     def test_an_unknown_subcommand(self):
         self.assertIn("unknown command 'statsu'; did you mean 'status'?", self.refused(2, "statsu"))
 

@@ -89,7 +89,7 @@ def build(preset, targets=(), title=None, result="done"):
         return False
     if not configure(preset):
         return False
-    command = ["nice", "-n", "19", "cmake", "--build", "--preset", preset, "--parallel", str(os.cpu_count() or 1)]
+    command = ["cmake", "--build", "--preset", preset, "--parallel", str(os.cpu_count() or 1)]
     if targets:
         command += ["--target", *targets]
     return steps.run(title or f"build {preset}", command, env=environment(), result=result)

@@ -51,12 +51,24 @@ def log_path(name):
     return os.path.join(LOGS, re.sub(r"[^\w.-]+", "_", name) + ".log")
 
 
-def execute(command, log, cwd=ROOT, env=None, quiet_s=None, limit_s=None, on_line=None, dump=False):
+def give_way(process):
+    """The process and all that it starts run when nobody else wants a processor. It leads a session, and Linux divides the
+    processors among sessions first (autogroup), so `nice` alone would only count inside of it."""
+    try:
+        os.setpriority(os.PRIO_PROCESS, process.pid, 19)
+        with open(f"/proc/{process.pid}/autogroup", "w", encoding="ascii") as file:
+            file.write("19")
+    except OSError:  # A kernel without autogroups, or the process has ended.
+        pass
+
+
+def execute(command, log, cwd=ROOT, env=None, quiet_s=None, limit_s=None, on_line=None, dump=False, gives_way=False):
     """Runs `command` with its output in `log`. Returns its exit status, or None when it was stopped: because it said nothing
     for `quiet_s`, or ran for more than `limit_s`. stop_reason(log) then has the reason.
 
     The command is a process group of its own, and is killed as one: nothing that a test starts outlives it. With `dump` it
-    gets ABRT before that, for which Python's faulthandler says where each thread is.
+    gets ABRT before that, for which Python's faulthandler says where each thread is. With `gives_way` it runs behind everything
+    else: a build beside tests.
     """
     with open(log, "w", encoding="utf-8", errors="replace", buffering=1) as out:
         out.write(f"$ {shown(command)}\n")
@@ -64,6 +76,8 @@ def execute(command, log, cwd=ROOT, env=None, quiet_s=None, limit_s=None, on_lin
         process = subprocess.Popen([str(part) for part in command], cwd=cwd, env=env, stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
         LIVE.add(process)
+        if gives_way:
+            give_way(process)
         try:
             output = Output(process, out, on_line)
             reason = output.copy(quiet_s, limit_s)
@@ -217,7 +231,7 @@ def run(title, command, cwd=ROOT, env=None, log_name=None, result="done"):
             print(f"{title:<32} {step.group(1)}", flush=True)
 
     progress(title, "...")
-    status = execute(command, log, cwd=cwd, env=env, quiet_s=BUILD_QUIET_S, on_line=on_line)
+    status = execute(command, log, cwd=cwd, env=env, quiet_s=BUILD_QUIET_S, on_line=on_line, gives_way=True)
     line(title, result if status == 0 else "FAILED", time.monotonic() - start)
     if status != 0:
         report_failure(command, log)

@@ -313,7 +313,7 @@ SUITES = {
 
 def everything(tally, suites):
     """Builds one suite after the other; in the meantime, what is built is tested in two lanes: programs, which need the
-    processors, and scripts, which mostly wait for the processes that they start. Builds have a lower priority (nice)."""
+    processors, and scripts, which mostly wait for the processes that they start. Builds run behind them (steps.give_way)."""
     with concurrent.futures.ThreadPoolExecutor(1) as programs_lane, concurrent.futures.ThreadPoolExecutor(1) as scripts_lane:
         lanes = {"programs": programs_lane, "scripts": scripts_lane}
         under_way = []

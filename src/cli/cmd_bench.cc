@@ -40,7 +40,7 @@ Result<std::vector<const BenchRow*>> chosen(const std::vector<std::string>& name
       const std::string_view near = nearest(name, known);
       return Error{ErrorCode::kInvalidArgument,
                    "there is no row '" + printable(name) + "'" +
-                       (near.empty() ? "" : "; did you mean '" + std::string(near) + "'?") + " The rows are " + list};
+                       (near.empty() ? "." : "; did you mean '" + std::string(near) + "'?") + " The rows are " + list};
     }
     rows.push_back(&bench_rows()[at]);
   }

@@ -60,7 +60,7 @@ Result<Named> find(const model::WorkflowSpec& spec, const std::string& option, c
   for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 20); ++i) known += (i == 0 ? "" : ", ") + names[i];
   if (names.size() > 20) known += ", ...";
   return Error{ErrorCode::kInvalidArgument, option + " '" + printable(word) + "': the workflow has no such stage" +
-                                                (near.empty() ? "" : "; did you mean '" + std::string(near) + "'?") +
+                                                (near.empty() ? "." : "; did you mean '" + std::string(near) + "'?") +
                                                 " Its stages are " + known};
 }
 

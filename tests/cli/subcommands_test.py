@@ -305,7 +305,7 @@ class Small(SubcommandCase):
             self.assertGreater(each["per_second"], 0, each)
         self.assertEqual(os.listdir(self.folder), [])
         self.assertIn("a decision about 100 workers", self.ok("bench", "--quick", "decision"))
-        self.assertIn("there is no row 'sink'; did you mean 'sync'?", self.refused(2, "bench", "sink"))
+        self.assertIn("there is no row 'synk'; did you mean 'sync'? The rows are switch,", self.refused(2, "bench", "synk"))
         self.assertIn("choose another folder with --dir", self.refused(10, "bench", "--quick", "sync", "--dir", "no/such"))
 
     def test_an_unknown_subcommand(self):

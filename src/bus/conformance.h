@@ -138,7 +138,7 @@ TYPED_TEST_P(BusConformance, EveryMessageArrivesWhole) {
       EXPECT_EQ(model::encode_message(end->receive(this->kSoon)->message), sent);
     };
     to_worker(assign);
-    to_worker(model::ControlAttempt{id, model::Term(3), model::AttemptAction::kPause, 7});
+    to_worker(model::ControlAttempt{id, model::Term(3), model::AttemptAction::kPause, 7, model::Incarnation(9), 8});
     to_worker(model::AcknowledgeReport{id, model::Term(3), 7});
     to_worker(model::RegisterAgain{model::Term(4)});
     const auto to_host = [&](model::FromWorker message) {

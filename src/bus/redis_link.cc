@@ -308,6 +308,7 @@ void Link::change_peer(std::uint64_t process, Received& result) {
   }
   peer_ = process;
   addressed_ = false;
+  peer_read_ = 0;
   next_ = start_ = late_floor_ = late_next_ = late_serial_ = handled_ = told_ = resend_from_ = requested_ = 0;
   acknowledge_at_ = Time::max();
   empty_wanted_ = true;  // The answer, by which the new process learns of this one.
@@ -347,6 +348,7 @@ Link::Received Link::receive(StreamId id, Frame frame, Time now) {
   }
   if (frame.to != 0 && frame.to != process_) {
     const bool about_another = frame.notice == NoticeKind::kNone && addressed_ && frame.from == peer_;
+    if (about_another && frame.read < peer_read_) return done();  // Written before the last one, and delayed.
     if (about_another) result.superseded = true;
     if (about_another || role_ == Role::kWorker) return done();
   }
@@ -356,6 +358,7 @@ Link::Received Link::receive(StreamId id, Frame frame, Time now) {
   }
   if (frame.to == process_) {
     addressed_ = true;
+    peer_read_ = frame.read;
     result.notice = frame.notice;
     result.notice_number = frame.notice_number;
     result.notice_text = std::move(frame.notice_text);
@@ -391,6 +394,9 @@ void Link::accept(Frame& frame, Received& result) {
   }
   // The sender knows that these are acknowledged, by this process or by its predecessor.
   late_next_ = std::max(late_next_, std::min(frame.base, start_));
+  // A stale replica may have older frames, with which this process began; nobody keeps the messages between those and
+  // these any more.
+  next_ = std::max(next_, frame.base);
   std::uint64_t number = frame.first;
   for (std::string& bytes : frame.messages) {
     if (number < start_) {

@@ -23,7 +23,8 @@
 //       frame is ignored, and the missing messages are requested.
 //   (6) A receiver without history (its process is new) begins with the first message that it sees. If the sender says
 //       that older ones are not acknowledged, it requests them, delivers them when they arrive, and acknowledges
-//       nothing until then.
+//       nothing until then. Messages below `base` are never requested: a predecessor has acknowledged them, although
+//       older copies may be in the stream of a stale replica.
 // From (1), (3), (4) and (5): while both processes live, every message is delivered exactly once, whatever Redis loses,
 // if Redis works again at last; and in order, except for messages that were lost before the first one arrived (6). When
 // a process ends, what it has not acknowledged is delivered to its successor, what it had not yet written is lost with
@@ -32,8 +33,10 @@
 // Processes. A frame names the processes that it is from and for. A worker ignores frames for another process; if it
 // was addressed before, another process has taken its name, and it is superseded. A host accepts every frame of a
 // worker, so that nothing is lost when the host restarts; it is superseded if a worker that addressed it now addresses
-// another host. Of two processes, the one whose first frame comes later in the stream is the newer. The older one is
-// retired: its frames are ignored, and it is told.
+// another host. A frame under an id that Redis chose may be written late, from a connection that broke, after the worker
+// has changed to this host: it says that less of this stream was read than a later frame did, and is ignored. Of two
+// processes, the one whose first frame comes later in the stream is the newer. The older one is retired: its frames are
+// ignored, and it is told.
 //
 // Terms. A host that shares its ledger with others has a term, which its frames carry; 0: it has none. A worker ignores
 // the frames of a host whose term is below the highest that it has heard, also if that host is new to it, and its own
@@ -245,6 +248,7 @@ class Link {
   std::uint64_t term_;                   // A host's own; of a worker, the highest that it has heard.
   std::uint64_t peer_ = 0;               // The other end's process; 0: none heard of.
   bool addressed_ = false;               // The peer has addressed this process.
+  std::uint64_t peer_read_ = 0;          // Frame::read when it did so last.
   std::deque<std::uint64_t> retired_{};  // Former processes of the other end.
 
   // Sending.

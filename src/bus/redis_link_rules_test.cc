@@ -68,6 +68,36 @@ TEST(RedisLinkRules, NothingIsAcknowledgedBeforeLateMessagesAreHandled) {
   EXPECT_EQ(end.acknowledged(), 5U);
 }
 
+// U-1, rule (6): a new process begins with old frames, which a stale replica still had. What its predecessor has
+// acknowledged since is kept by nobody: it is not waited for, and what comes after it is delivered.
+TEST(RedisLinkRules, WhatAPredecessorAcknowledgedIsNotWaitedFor) {
+  Opened end;
+  EXPECT_EQ(end.receive({.from = kPeer, .base = 1, .first = 1, .messages = {"one", "two"}}).messages.size(), 2U);
+  const Link::Received later = end.receive({.from = kPeer, .base = 5, .first = 5, .messages = {"five"}});
+  ASSERT_EQ(later.messages.size(), 1U);
+  EXPECT_EQ(later.messages[0].number, 5U);
+  end.write_all();
+  EXPECT_EQ(end.frames.back().resend_from, 0U);
+  end.link.acknowledge(later.messages[0].serial, end.now);
+  EXPECT_EQ(end.acknowledged(), 5U);
+  // Without messages, the frame says the same.
+  (void)end.receive({.from = kPeer, .to = kMe, .base = 9, .first = 9});
+  end.write_all();
+  EXPECT_EQ(end.frames.back().resend_from, 0U);
+  EXPECT_EQ(end.receive({.from = kPeer, .to = kMe, .base = 9, .first = 9, .messages = {"nine"}}).messages.size(), 1U);
+}
+
+// U-1: a worker wrote to the former host under an id that Redis chooses; the bytes were delayed and are executed after
+// the worker has changed to this host. That is no other host: only what was written later is (simulator, seed 82).
+TEST(RedisLinkRules, ALateFrameForAFormerHost) {
+  constexpr std::uint64_t kFormer = 9;
+  Opened end(Role::kHost);
+  (void)end.receive({.from = kPeer, .to = kMe, .read = 200});
+  EXPECT_FALSE(end.receive({.from = kPeer, .to = kFormer, .read = 100}).superseded);
+  EXPECT_EQ(end.receive({.from = kPeer, .to = kMe, .read = 200, .messages = {"one"}}).messages.size(), 1U);
+  EXPECT_TRUE(end.receive({.from = kPeer, .to = kFormer, .read = 201}).superseded);
+}
+
 // U-1: an acknowledgement of messages that were never written, by a peer that is confused or hostile, covers only
 // those that were.
 TEST(RedisLinkRules, AnAcknowledgementCoversOnlyWhatWasWritten) {

@@ -37,7 +37,13 @@ RunShape::RunShape(const model::WorkflowSpec& workflow)
 
 void RunShape::expand(std::uint32_t stage, std::vector<std::string> items) {
   Stage& own = stages[stage];
-  if (own.tasks > 1 || items.empty()) return;  // Known already.
+  if (items.empty()) {
+    own.tasks = 1;
+    names[own.first] = own.name;
+    expanded_.erase(stage);
+    return;
+  }
+  if (own.tasks > 1) return;  // Known already.
   own.tasks = static_cast<std::uint32_t>(items.size());
   if (own.tasks > 1) {
     added_.push_back({static_cast<std::uint32_t>(names.size()), stage});
@@ -69,6 +75,7 @@ std::string RunShape::label(std::uint32_t task) const {
   for (const Added& added : added_) {
     if (added.stage == s && task >= added.first) number = task - added.first + 1;
   }
+  if (number >= items.size()) return text;  // It was withdrawn.
   for (const auto& [name, value] : model::json_members(items[number])) {
     text += " " + name + "=" +
             (model::json_kind(value) == model::JsonKind::kString ? model::json_unescape(value) : std::string(value));
@@ -224,6 +231,10 @@ void RunFacts::on(const fleet::Event& event, const fleet::Record& record, std::v
     if (stop->workflow == workflow_) stopped_ = stop->cause;
   } else if (const auto* expanded = std::get_if<fleet::StageExpanded>(&event)) {
     if (expanded->workflow == workflow_) shape_.expand(expanded->stage, expanded->items);
+  } else if (const auto* collapsed = std::get_if<fleet::StageCollapsed>(&event)) {
+    if (collapsed->workflow != workflow_) return;
+    shape_.expand(collapsed->stage, {});
+    counts_[collapsed->stage] = {};
   } else if (const auto* over = std::get_if<fleet::WorkflowEnded>(&event)) {
     ended_ = ended_ || over->workflow == workflow_;
   }

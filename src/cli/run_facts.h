@@ -71,7 +71,7 @@ struct RunShape {
   std::size_t slots = 1;                      // How many tasks run at once.
   std::string logs{};                         // The folder with what the tasks wrote.
 
-  // The stage has got these items (fleet::StageExpanded).
+  // The stage has got these items (fleet::StageExpanded); none: it has no items any more (fleet::StageCollapsed).
   void expand(std::uint32_t stage, std::vector<std::string> items);
   // The stage of a task.
   [[nodiscard]] std::uint32_t stage_of(std::uint32_t task) const;

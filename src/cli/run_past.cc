@@ -387,13 +387,24 @@ std::vector<Hash128> task_identities(const model::WorkflowSpec& spec) {
 
 std::vector<Expanded> expanded_of(const fleet::Workflow& workflow) {
   std::vector<Expanded> all;
-  for (std::uint32_t stage = 0; stage < workflow.spec.stages.size(); ++stage) {
-    const model::Stage& spec = workflow.spec.stages[stage];
-    if (spec.fan_out && !spec.items.empty()) all.emplace_back(stage, spec.items);
+  std::uint32_t t = 0;
+  while (t < workflow.tasks.size()) {
+    const std::uint32_t stage = workflow.tasks[t].stage;
+    const fleet::StageState& own = workflow.stages[stage];
+    const std::uint32_t from = t++;
+    if (workflow.is_withdrawn(workflow.tasks[from])) {
+      while (t < workflow.tasks.size() && workflow.tasks[t].stage == stage && !own.has(t)) ++t;
+      all.emplace_back(stage, std::vector<std::string>(t - from + 1, "{}"));
+      all.emplace_back(stage, std::vector<std::string>());
+    } else if (workflow.spec.stages[stage].fan_out && own.count > 1 && from == own.more) {
+      t = from + own.count - 1;
+      all.emplace_back(stage, workflow.spec.stages[stage].items);
+    }
   }
-  std::sort(all.begin(), all.end(), [&](const Expanded& a, const Expanded& b) {
-    return workflow.stages[a.first].more < workflow.stages[b.first].more;
-  });
+  for (std::uint32_t stage = 0; stage < workflow.stages.size(); ++stage) {
+    const model::Stage& spec = workflow.spec.stages[stage];
+    if (spec.fan_out && spec.items.size() == 1) all.emplace_back(stage, spec.items);
+  }
   return all;
 }
 
@@ -444,7 +455,8 @@ Past read_past(const fleet::State& state, const PastQuery& query) {
   past.key = latest.key;
   past.outcome = latest.outcome;
   past.same = latest.key.starts_with(query.content + "#") && has_mark(latest.key, 'p') == query.partial;
-  past.tasks = latest.tasks.size();
+  past.tasks = static_cast<std::size_t>(std::count_if(
+      latest.tasks.begin(), latest.tasks.end(), [&](const fleet::Task& task) { return !latest.is_withdrawn(task); }));
   past.stopped = latest.stopped != fleet::StopCause::kNone;
   // After a second Ctrl-C, `finally` has not started: it is left out, as the user wanted.
   const auto began = [&](const fleet::Task& task) {
@@ -455,7 +467,7 @@ Past read_past(const fleet::State& state, const PastQuery& query) {
   const bool retried = latest.outcome != fleet::Outcome::kRunning || past.stopped;
   const std::vector<bool> again = repeated_by_retry(latest);
   const auto is_done = [&](const fleet::Task& task) {
-    return task.state == graph::TaskState::kSucceeded && !(retried && again[task.stage]);
+    return task.state == graph::TaskState::kSucceeded && !(retried && again[task.stage]) && !latest.is_withdrawn(task);
   };
   for (const fleet::Task& task : latest.tasks) past.succeeded += is_done(task) ? 1U : 0U;
   for (const fleet::Workflow* each : all) {
@@ -499,8 +511,8 @@ std::vector<StagePlan> plan_of(const Past& past, const PastQuery& query) {
     plan.open_ended = stages[s].fan_out.has_value();
     for (const auto& [stage, items] : past.expanded) {
       if (stage != s || !past.resumes()) continue;
-      plan.tasks = items.size();
-      plan.open_ended = false;
+      plan.tasks = items.empty() ? planned : items.size();
+      plan.open_ended = items.empty();
     }
     if (past.resumes() && s < past.done.size()) plan.kept = std::max(plan.kept, past.done[s]);
     const auto changed = std::find_if(past.changed.begin(), past.changed.end(),

@@ -57,7 +57,8 @@ struct StageNews {
 
 // A stage whose matrix is a result, and its items.
 using Expanded = std::pair<std::uint32_t, std::vector<std::string>>;
-// All of a workflow whose items are known, in the order in which they were: RunShape::expand() needs it.
+// All of a workflow whose items are known, in the order of the tasks that they added: RunShape::expand() needs it. Of
+// earlier expansions, which were withdrawn, only the number of tasks is right; no items after them undo them.
 [[nodiscard]] std::vector<Expanded> expanded_of(const fleet::Workflow& workflow);
 
 struct Past {

@@ -77,6 +77,7 @@ RunReport report_of(const fleet::State& state, model::WorkflowId id, std::int64_
   report.end_ns = workflow.outcome == fleet::Outcome::kRunning ? now_ns : workflow.ended_ns;
   report.needs = model::drawn_needs(workflow.spec);
   for (const fleet::Task& task : workflow.tasks) {
+    if (workflow.is_withdrawn(task)) continue;
     TaskRow row;
     row.id = workflow.id_of(task);
     row.name = workflow.name_of(task);

@@ -133,6 +133,7 @@ TEST(CodecFrozenTest, Events) {
       "ScheduleSet 1d",
       "ScheduleChanged 1e",
       "ScheduleFired 1f0132",
+      "StageCollapsed 203264",
   };
   EXPECT_EQ(one_of_each<Event>(), frozen);
 }

@@ -73,10 +73,13 @@ class Decision {
 
   // decide_control.cc
   void control(const Workflow& workflow, TaskId id, Action action);
+  [[nodiscard]] static std::vector<std::uint32_t> stages_in_order(const Workflow& workflow);
+  Result<void> check_retry(const Workflow& workflow, TaskId id) const;
   void retry(const Workflow& workflow, TaskId id);
   void stop_workflow(const Workflow& workflow, StopCause cause, TaskId failed = TaskId());
   [[nodiscard]] bool stoppable(const Workflow& workflow) const;
   [[nodiscard]] TaskId broken_need(const Workflow& workflow, std::uint32_t stage) const;
+  [[nodiscard]] TaskId broken_fan_out(const Workflow& workflow, std::uint32_t stage) const;
   [[nodiscard]] TaskId broken_item(const Workflow& workflow, const Task& task) const;
 
   // decide_timer.cc

@@ -24,6 +24,7 @@ Result<void> Decision::on(const Control& command) {
                    id.to_string() + " has ended: " + std::string(to_string(workflow->outcome))};
     }
     if (command.action == Action::kRetry) {
+      ROTA_TRY(check_retry(*workflow, TaskId()));
       retry(*workflow, TaskId());
     } else if (command.action == Action::kCancel && !workflow->finally.empty() &&
                workflow->stopped != StopCause::kCancel) {
@@ -51,6 +52,7 @@ Result<void> Decision::on(const Control& command) {
                    command.task.to_string() + " needs " + broken.to_string() + ", which is " +
                        std::string(graph::to_string(state_.at(broken).state)) + "; retry that one, or the workflow"};
     }
+    ROTA_TRY(check_retry(*workflow, command.task));
     this->retry(*workflow, command.task);
     return {};
   }
@@ -99,18 +101,23 @@ TaskId Decision::broken_need(const Workflow& workflow, std::uint32_t stage) cons
   return {};
 }
 
+// The same for the stages that the stage needs by item and whose items are not known.
+TaskId Decision::broken_fan_out(const Workflow& workflow, std::uint32_t stage) const {
+  for (const ItemLink& link : workflow.links) {
+    if (link.child != stage || link.resolved || workflow.items_known(link.parent)) continue;
+    const TaskId first(workflow.id, workflow.stages[link.parent].first);
+    const TaskState state = workflow.tasks[first.index()].state;
+    if (state == TaskState::kFailed || state == TaskState::kCancelled) return first;
+  }
+  return {};
+}
+
 // The same for a task, of the stages that its stage needs by item.
 TaskId Decision::broken_item(const Workflow& workflow, const Task& task) const {
+  if (const TaskId first = broken_fan_out(workflow, task.stage); !first.is_none()) return first;
   const std::uint32_t number = workflow.stages[task.stage].number(workflow.id_of(task).index());
   for (const ItemLink& link : workflow.links) {
-    if (link.child != task.stage) continue;
-    if (!link.resolved) {
-      const TaskId first(workflow.id, workflow.stages[link.parent].first);
-      const TaskState state = workflow.tasks[first.index()].state;
-      const bool broken = state == TaskState::kFailed || state == TaskState::kCancelled;
-      if (broken && !workflow.items_known(link.parent)) return first;
-      continue;
-    }
+    if (link.child != task.stage || !link.resolved) continue;
     if (link.child_group[number] == ItemLink::kNoGroup) continue;
     for (const std::uint32_t i : link.groups[link.child_group[number]].parents) {
       const std::uint32_t t = workflow.stages[link.parent].task(i);
@@ -146,13 +153,50 @@ void Decision::stop_workflow(const Workflow& workflow, StopCause cause, TaskId f
   }
 }
 
+// The stages in the order of the graph, those of `finally` last.
+std::vector<std::uint32_t> Decision::stages_in_order(const Workflow& workflow) {
+  std::vector<std::uint32_t> stages(workflow.stages.size());
+  for (std::uint32_t s = 0; s < stages.size(); ++s) stages[workflow.dag.order(graph::TaskRef(s + 1))] = s;
+  std::stable_partition(stages.begin(), stages.end(), [&](auto s) { return !workflow.spec.stages[s].finally; });
+  return stages;
+}
+
+// A stage whose items come from what is retried is expanded again (StageCollapsed). Its tasks must not run then: what
+// they do belongs to items that may no longer be there. Stages that may be retried are found without looking at what
+// else has failed, so that a few more retries are refused than necessary.
+Result<void> Decision::check_retry(const Workflow& workflow, TaskId id) const {
+  const auto is_expanded = [](const Stage& stage) { return stage.fan_out && !stage.items.empty(); };
+  if (std::none_of(workflow.spec.stages.begin(), workflow.spec.stages.end(), is_expanded)) return {};
+  std::vector<bool> retried(workflow.stages.size());
+  bool main = false;
+  for (const std::uint32_t s : stages_in_order(workflow)) {
+    const StageState& range = workflow.stages[s];
+    const auto parents = workflow.dag.parents(graph::TaskRef(s + 1));
+    const bool above =
+        (workflow.spec.stages[s].finally && main) ||
+        std::any_of(parents.begin(), parents.end(), [&](graph::TaskRef parent) { return retried[parent.value() - 1]; });
+    const bool again = above && range.repeats && is_expanded(workflow.spec.stages[s]);
+    bool own = !id.is_none() && workflow.tasks[id.index()].stage == s;
+    for (const std::uint32_t t : range.tasks()) {
+      const Task& task = workflow.tasks[t];
+      own = own || (id.is_none() && (task.state == TaskState::kFailed || task.state == TaskState::kCancelled));
+      if (!again || !runs(task)) continue;
+      return Error{ErrorCode::kFailedPrecondition,
+                   TaskId(workflow.id, t).to_string() + " runs, and the items of its stage '" +
+                       workflow.spec.stages[s].name +
+                       "' come from what is retried; retry when the tasks of that stage have ended, or cancel them"};
+    }
+    retried[s] = above || own;
+    main = main || (retried[s] && !workflow.spec.stages[s].finally);
+  }
+  return {};
+}
+
 // Requeues the task (for a gang: all its tasks; for none: every task that did not succeed). Then, in the order of the
 // graph, requeues what was cancelled because of it, if nothing else that it needs failed or was cancelled. What has run
 // because stages had ended runs again after those of them that are requeued (Y-4).
 void Decision::retry(const Workflow& workflow, TaskId id) {
-  std::vector<std::uint32_t> stages(workflow.stages.size());
-  for (std::uint32_t s = 0; s < stages.size(); ++s) stages[workflow.dag.order(graph::TaskRef(s + 1))] = s;
-  std::stable_partition(stages.begin(), stages.end(), [&](auto s) { return !workflow.spec.stages[s].finally; });
+  const std::vector<std::uint32_t> stages = stages_in_order(workflow);
   std::vector<bool> reached(stages.size(), id.is_none());
   std::vector<bool> requeued(stages.size());  // A task of the stage.
   bool main_requeued = false;
@@ -168,6 +212,13 @@ void Decision::retry(const Workflow& workflow, TaskId id) {
     for (const graph::TaskRef child : workflow.dag.children(graph::TaskRef(s + 1))) reached[child.value() - 1] = true;
     const bool own = !id.is_none() && workflow.tasks[id.index()].stage == s;
     if ((!again && range.unfinished == 0) || (!own && !broken_need(workflow, s).is_none())) continue;
+    if (again && workflow.spec.stages[s].fan_out && !workflow.spec.stages[s].items.empty() &&
+        ROTA_GUARD("brain: a retry expands a fan-out again", broken_fan_out(workflow, s).is_none())) {
+      emit(StageCollapsed{workflow.id, s});
+      requeued[s] = true;
+      main_requeued = main_requeued || !workflow.spec.stages[s].finally;
+      continue;
+    }
     for (const std::uint32_t t : range.tasks()) {
       const Task& task = workflow.tasks[t];
       const bool early = again && task.state == TaskState::kReady;  // It waits again.

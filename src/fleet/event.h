@@ -315,6 +315,15 @@ struct StageExpanded {
   ROTA_FIELDS(workflow, stage, items)
 };
 
+// What a stage with items of its own (StageExpanded) comes after is retried: the stage is one task again, without
+// items, and is expanded again. Its other tasks are withdrawn.
+struct StageCollapsed {
+  static constexpr std::string_view kName = "StageCollapsed";
+  WorkflowId workflow{};
+  std::uint32_t stage = 0;
+  ROTA_FIELDS(workflow, stage)
+};
+
 struct ScheduleSet {
   static constexpr std::string_view kName = "ScheduleSet";
   ROTA_FIELDS()
@@ -339,12 +348,12 @@ struct ScheduleFired {
 };
 
 // The position in this list is the number in the log: append, never reorder.
-using Event =
-    std::variant<PolicyChanged, WorkerRegistered, WorkersSeen, WorkerChanged, CachesReported, WorkflowAccepted,
-                 PlacementWarned, TaskReadied, TaskSkipped, TaskAssigned, TaskStarted, TaskSucceeded, TaskFailed,
-                 TaskRequeued, TaskCancelled, TaskPaused, TaskResumed, StopRequested, CheckpointSaved, PriorityChanged,
-                 QuotaChanged, BindingDropped, WorkflowEnded, WorkflowForgotten, ElasticPolled, RoomReserved,
-                 RecallRequested, WorkflowStopped, StageExpanded, ScheduleSet, ScheduleChanged, ScheduleFired>;
+using Event = std::variant<PolicyChanged, WorkerRegistered, WorkersSeen, WorkerChanged, CachesReported,
+                           WorkflowAccepted, PlacementWarned, TaskReadied, TaskSkipped, TaskAssigned, TaskStarted,
+                           TaskSucceeded, TaskFailed, TaskRequeued, TaskCancelled, TaskPaused, TaskResumed,
+                           StopRequested, CheckpointSaved, PriorityChanged, QuotaChanged, BindingDropped, WorkflowEnded,
+                           WorkflowForgotten, ElasticPolled, RoomReserved, RecallRequested, WorkflowStopped,
+                           StageExpanded, ScheduleSet, ScheduleChanged, ScheduleFired, StageCollapsed>;
 using Events = std::vector<Event>;
 
 }  // namespace rota::fleet

@@ -249,6 +249,11 @@ void Explainer::placement() {
 }
 
 void Explainer::succeeded() {
+  if (workflow_.is_withdrawn(task_)) {
+    because(ExplainReason::kSkipped,
+            "was withdrawn: what its stage comes after was retried, and the items of the stage were determined again");
+    return;
+  }
   if (task_.skipped && !workflow_.applies(task_.stage)) {
     const Stage& stage = workflow_.spec.stages[task_.stage];
     because(ExplainReason::kSkipped, "was skipped: it runs on " + std::string(to_string(stage.when)) + ", and " +

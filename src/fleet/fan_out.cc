@@ -5,7 +5,10 @@
 // is applied without computing them again. The placeholder becomes the task of the first item; the others come after
 // all tasks that the workflow has then. Without items the placeholder is skipped, and the result of the stage is [].
 //
-// A stage is expanded once: when it is retried, it keeps its items.
+// When its tasks are retried, it keeps its items, unless what it comes after runs again (Y-4): then its items may be
+// others. StageCollapsed makes it one task again, the placeholder, which is expanded when its needs have ended. The
+// other tasks are withdrawn: they keep their ids, so that no message about an earlier attempt can be taken for one
+// about a new task, and count as skipped. None of them runs then (Decision::check_retry()).
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -115,7 +118,8 @@ void State::on(const StageExpanded& e, const Command&) {
   Workflow& workflow = edit(e.workflow);
   Stage& spec = workflow.spec.stages[e.stage];
   StageState& stage = workflow.stages[e.stage];
-  ROTA_ASSERT(spec.fan_out && spec.items.empty() && !e.items.empty() && stage.count == 1, "a stage is expanded once");
+  ROTA_ASSERT(spec.fan_out && spec.items.empty() && !e.items.empty() && stage.count == 1,
+              "a stage without items is expanded");
   placement_.examined(*this, TaskId(e.workflow, stage.first));
   spec.items = e.items;
   workflow.spec_hash = hash_fields(workflow.spec);
@@ -142,6 +146,85 @@ void State::on(const StageExpanded& e, const Command&) {
   }
   resolve_links(workflow, e.stage);
   needs_met(workflow, e.stage);
+}
+
+void State::on(const StageCollapsed& e, const Command&) {
+  Workflow& workflow = edit(e.workflow);
+  Stage& spec = workflow.spec.stages[e.stage];
+  StageState& stage = workflow.stages[e.stage];
+  ROTA_ASSERT(spec.fan_out && !spec.items.empty() && stage.repeats, "a stage with items is collapsed");
+  bool pause = false;
+  for (const std::uint32_t t : stage.tasks()) pause = pause || workflow.tasks[t].state == TaskState::kPaused;
+  Task& first = edit(workflow, workflow.tasks[stage.first]);
+  become_placeholder(workflow, first);
+  for (std::uint32_t number = 1; number < stage.count; ++number) withdraw(workflow, workflow.tasks[stage.task(number)]);
+  stage.count = 1;
+  stage.more = stage.first + 1;
+  spec.items.clear();
+  workflow.spec_hash = hash_fields(workflow.spec);
+  for (ItemLink& link : workflow.links) {
+    if (link.parent == e.stage || link.child == e.stage) link = {.parent = link.parent, .child = link.child};
+  }
+  if (spec.parallel > 0) slots_to_fill_.emplace(workflow.id, e.stage);
+  if (pause) {  // Some of its tasks were paused (B-19): the new ones are created when it is resumed.
+    if (first.state != TaskState::kPaused) move(workflow, first, TaskState::kPaused);
+    first.paused_from = TaskState::kQueued;
+  } else if (stage.waits == 0) {
+    ready_or_examined(workflow, first);
+  }
+}
+
+// The first task of a stage will be that of another item: only the number of its attempts is kept.
+void State::become_placeholder(Workflow& workflow, Task& task) {
+  ROTA_ASSERT(!runs(task), "a stage of which a task runs is not collapsed");
+  if (task.state == TaskState::kReady) {
+    reserve(workflow, task, WorkerId());
+    placement_.remove(*this, workflow, task);
+  }
+  if (task.state == TaskState::kReady || graph::is_terminal(task.state)) move(workflow, task, TaskState::kQueued);
+  if (const auto slots = workflow.slots.find(task.stage); slots != workflow.slots.end()) {
+    slots->second.held.erase(workflow.id_of(task).index());
+  }
+  TaskData fresh;
+  fresh.state = task.state;
+  fresh.stage = task.stage;
+  fresh.attempt = task.attempt;
+  fresh.priority = task.priority;
+  static_cast<TaskData&>(task) = fresh;
+  task.extra.reset();
+}
+
+// The placeholder is open, so that the counters of the stage and of the workflow do not become 0.
+void State::withdraw(Workflow& workflow, Task& task) {
+  edit(workflow, task);
+  ROTA_ASSERT(!runs(task), "a task that runs is not withdrawn");
+  StageState& stage = workflow.stages[task.stage];
+  const bool main = !workflow.spec.stages[task.stage].finally;
+  if (task.state == TaskState::kReady) {
+    reserve(workflow, task, WorkerId());
+    placement_.remove(*this, workflow, task);
+  }
+  if (const auto slots = workflow.slots.find(task.stage); slots != workflow.slots.end()) {
+    const std::uint32_t index = workflow.id_of(task).index();
+    slots->second.used -= uses_slot(task) ? 1 : 0;
+    slots->second.held.erase(index);
+    slots->second.examining.erase(index);
+  }
+  stage.unfinished -= task.state == TaskState::kSucceeded ? 0 : 1;
+  if (graph::is_terminal(task.state)) {
+    if (main) workflow.main.failed -= task.state == TaskState::kFailed ? 1 : 0;
+    if (main) workflow.main.cancelled -= task.state == TaskState::kCancelled ? 1 : 0;
+  } else {
+    --stage.open;
+    if (main) --workflow.main.open;
+    --workflow.unfinished;
+    --unfinished_;
+    task.ended_ns = time_ns();
+  }
+  task.extra.reset();
+  task.state = TaskState::kSucceeded;
+  task.paused_from = TaskState::kQueued;
+  task.skipped = true;
 }
 
 // The items of the stage are known now: links to stages whose items are known, too, are resolved. Tasks of other stages

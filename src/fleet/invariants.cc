@@ -69,6 +69,12 @@ void State::check_invariants() const {
       const TaskId id = workflow.id_of(task);
       ROTA_ASSERT(!task.dirty && task.hash == hash_of_task(id, task), "a task's hash is up to date");
       set.add(task.hash);
+      if (workflow.is_withdrawn(task)) {
+        ROTA_ASSERT(task.state == TaskState::kSucceeded && task.skipped && task.extra == nullptr,
+                    "a task that was withdrawn has ended", id.to_string());
+        ROTA_ASSERT(workflow.spec.stages[task.stage].fan_out && workflow.stages[task.stage].repeats);
+        continue;
+      }
       open += graph::is_terminal(task.state) ? 0 : 1;
       running += task.state == TaskState::kRunning ? 1 : 0;
       left[task.stage] += task.state == TaskState::kSucceeded ? 0 : 1;

@@ -19,7 +19,8 @@ namespace rota::fleet {
 
 struct StageState {
   // Its tasks are `first` and [more, more + count - 1). Most stages have all of them at submission, one after the
-  // other; those that a fan-out creates come after all others that exist then.
+  // other; those that a fan-out creates come after all others that exist then. Those of an earlier expansion are no
+  // longer among them (has(), Workflow::is_withdrawn()).
   std::uint32_t first = 0;
   std::uint32_t more = 1;
   std::uint32_t count = 0;
@@ -35,6 +36,11 @@ struct StageState {
   // The index of the task with this number in the stage, and the reverse.
   [[nodiscard]] std::uint32_t task(std::uint32_t number) const { return number == 0 ? first : more + number - 1; }
   [[nodiscard]] std::uint32_t number(std::uint32_t index) const { return index == first ? 0 : index - more + 1; }
+
+  // The task with this index, which names this stage, is one of its tasks.
+  [[nodiscard]] bool has(std::uint32_t index) const {
+    return index == first || (index >= more && index - more + 1 < count);
+  }
 
   // The indices of its tasks, in the order of their items: `for (const std::uint32_t t : stage.tasks())`.
   class Tasks {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,7 +49,7 @@ class RandomFleet {
 
   // Workers that answer everything well, until nothing is left to do.
   bool finish(const Brain& brain, Command& command) {
-    if (brain.state().unfinished_tasks() == 0) return false;
+    if (brain.state().unfinished_tasks() == 0) return retry_fan_out(brain, command);
     ++finishing_;
     now_ns_ += 1'000'000;
     if (finishing_ == 1) {  // What a quota forbids never runs.
@@ -185,6 +186,11 @@ class RandomFleet {
       }
     }
     if (!stage.each.empty()) return;
+    add_end_rules(workflow, stage, more);
+    if (stage.items.empty() && !use.gang && more.chance(1, 2)) fan_out(workflow, stage, more);
+  }
+
+  void add_end_rules(const WorkflowSpec& workflow, Stage& stage, Prng& more) {
     if (!workflow.stages.empty() && more.chance(1, 3)) {
       stage.finally = true;
       std::erase_if(stage.needs, [&](std::uint32_t need) { return !workflow.stages[need].finally; });
@@ -193,6 +199,34 @@ class RandomFleet {
     }
     std::erase_if(stage.needs, [&](std::uint32_t need) { return workflow.stages[need].finally; });
     if (!stage.needs.empty() && more.chance(1, 3)) stage.when = static_cast<When>(more.below(3));
+  }
+
+  // Retries, once, a workflow that failed and has a fan-out with items.
+  bool retry_fan_out(const Brain& brain, Command& command) {
+    bool found = false;
+    brain.state().each_workflow([&](const Workflow& workflow) {
+      const auto expanded = [](const Stage& stage) { return stage.fan_out && !stage.items.empty(); };
+      if (found || workflow.outcome != Outcome::kFailed ||
+          std::none_of(workflow.spec.stages.begin(), workflow.spec.stages.end(), expanded)) {
+        return;
+      }
+      if (!retried_.insert(workflow.id).second) return;
+      command = Control{Action::kRetry, workflow.id, {}};
+      found = true;
+    });
+    return found;
+  }
+
+  // Over the results of a stage with several tasks (Y-2).
+  static void fan_out(const WorkflowSpec& workflow, Stage& stage, Prng& more) {
+    for (std::uint32_t of = 0; of < workflow.stages.size(); ++of) {
+      const Stage& source = workflow.stages[of];
+      const bool needed = std::find(stage.needs.begin(), stage.needs.end(), of) != stage.needs.end();
+      if (source.items.size() < 2 || (!needed && !(stage.finally && !source.finally))) continue;
+      stage.fan_out.emplace().lists.push_back({"x", "${" + source.name + ".result}"});
+      if (more.chance(1, 3)) stage.parallel = more.between(1, 3);
+      return;
+    }
   }
 
   bool choose_report(const Brain& brain, Command& command) {
@@ -307,6 +341,7 @@ class RandomFleet {
   std::uint32_t submitted_ = 0;
   std::uint32_t finishing_ = 0;
   std::map<std::uint32_t, std::uint64_t> lives_;  // By worker: how many it has had.
+  std::set<WorkflowId> retried_;
 };
 
 }  // namespace rota::fleet

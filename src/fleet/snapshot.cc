@@ -40,8 +40,8 @@ struct GlobalsImage {
 
 Error damaged(const std::string& what) { return Error{ErrorCode::kCorrupt, "the snapshot is damaged: " + what}; }
 
-// The tasks that fan-outs created come after the `planned` ones; each tells its stage. False if they are not those of
-// the items.
+// The tasks that fan-outs created come after the `planned` ones; each tells its stage. Those of the latest expansion of
+// a stage are the last ones that name it; others before them were withdrawn. False if they are not those of the items.
 bool place_expanded(Workflow& workflow, std::uint32_t planned) {
   for (std::uint32_t s = 0; s < workflow.stages.size(); ++s) {
     const Stage& spec = workflow.spec.stages[s];
@@ -50,20 +50,23 @@ bool place_expanded(Workflow& workflow, std::uint32_t planned) {
       stage.count = stage.unfinished = stage.open = static_cast<std::uint32_t>(spec.items.size());
     }
   }
-  std::uint32_t t = planned;
-  while (t < workflow.tasks.size()) {
-    StageState& stage = workflow.stages[workflow.tasks[t].stage];
-    if (stage.count < 2 || stage.more != stage.first + 1 || !workflow.spec.stages[workflow.tasks[t].stage].fan_out) {
-      return false;
-    }
-    stage.more = t;
-    for (std::uint32_t n = 1; n < stage.count; ++n, ++t) {
-      if (t >= workflow.tasks.size() || workflow.tasks[t].stage != workflow.tasks[stage.more].stage) return false;
-    }
-  }
+  std::vector<std::uint32_t> missing(workflow.stages.size());  // Tasks of the latest expansion.
   for (std::uint32_t s = 0; s < workflow.stages.size(); ++s) {
-    const StageState& stage = workflow.stages[s];
-    if (workflow.spec.stages[s].fan_out && stage.count > 1 && stage.more < planned) return false;
+    if (workflow.spec.stages[s].fan_out) missing[s] = workflow.stages[s].count - 1;
+  }
+  for (auto t = static_cast<std::uint32_t>(workflow.tasks.size()); t > planned;) {
+    const std::uint32_t s = workflow.tasks[--t].stage;
+    if (!workflow.spec.stages[s].fan_out) return false;
+    if (missing[s] == 0) continue;
+    for (; missing[s] > 1; --missing[s]) {
+      if (--t < planned || workflow.tasks[t].stage != s) return false;
+    }
+    missing[s] = 0;
+    workflow.stages[s].more = t;
+  }
+  if (std::any_of(missing.begin(), missing.end(), [](std::uint32_t left) { return left > 0; })) return false;
+  for (const Task& task : workflow.tasks) {
+    if (workflow.is_withdrawn(task) && !(task.state == TaskState::kSucceeded && task.skipped)) return false;
   }
   for (ItemLink& link : workflow.links) {
     if (link.resolved || !workflow.items_known(link.parent) || !workflow.items_known(link.child)) continue;

@@ -28,6 +28,7 @@ State::~State() = default;
 std::string Workflow::name_of(const Task& task) const {
   const StageState& stage = stages[task.stage];
   const std::string& name = spec.stages[task.stage].name;
+  if (is_withdrawn(task)) return name + "[withdrawn]";
   if (stage.count == 1) return name;
   return name + "[" + std::to_string(stage.number(static_cast<std::uint32_t>(&task - tasks.data()))) + "]";
 }
@@ -640,7 +641,9 @@ void State::move(Workflow& workflow, Task& task, TaskState to) {
     task.started_ns = task.ended_ns = 0;
     ++edited.unfinished;
     ++unfinished_;
-    const bool over = edited.outcome != Outcome::kRunning || edited.stopped != StopCause::kNone;
+    // A deadline that passed when there was nothing left to stop has had no effect; the retry moves it, too.
+    const bool over = edited.outcome != Outcome::kRunning || edited.stopped != StopCause::kNone ||
+                      (edited.deadline_ns != 0 && edited.deadline_ns <= time_ns());
     edited.outcome = Outcome::kRunning;
     edited.ended_ns = 0;
     edited.stopped = StopCause::kNone;
@@ -746,6 +749,21 @@ void State::on(const RecallRequested& e, const Command&) {
   Task& task = edit(e.task);
   ROTA_ASSERT(task.at_worker, "a task in the queue of its worker is recalled");
   task.stop = StopReason::kRecall;
+  // The queue takes longer than was expected: those that stay in it count as the longest ones from now on, so that it
+  // takes no more than one task per slot until it moves. Otherwise the task could be queued there again at once, and be
+  // recalled again: with fair shares it is ahead of others while it is not assigned.
+  Worker& worker = edit(task.worker);
+  std::uint32_t left = worker.slots();
+  for (Execution& execution : worker.executions) {
+    if (!execution.queued || left == 0) continue;
+    --left;
+    worker.execution_set.remove(hash_fields(execution));
+    worker.queued_ns -= execution.expected_ns;
+    execution.expected_ns = policy().queue_most_ms * graph::kNsPerMs;
+    worker.queued_ns += execution.expected_ns;
+    worker.execution_set.add(hash_fields(execution));
+  }
+  placement_.update_worker(*this, worker);
 }
 
 void State::on(const ElasticPolled&, const Command&) {

@@ -47,6 +47,13 @@ template <class AnyTask>
          (task.state == TaskState::kPaused && task.paused_from == TaskState::kRunning);
 }
 
+// It is in an execution.
+template <class AnyTask>
+[[nodiscard]] bool runs(const AnyTask& task) {
+  return task.state == TaskState::kRunning ||
+         (task.state == TaskState::kPaused && task.paused_from == TaskState::kRunning);
+}
+
 // Rare fields, allocated on demand.
 struct TaskExtra {
   std::string result{};      // JSON; empty is null.
@@ -176,6 +183,10 @@ struct Workflow : WorkflowData {
   // The task stands for all tasks of its stage, whose items are not known yet (fan_out.cc).
   [[nodiscard]] bool is_placeholder(const Task& task) const;
   [[nodiscard]] bool items_known(std::uint32_t stage) const;
+  // It belongs to an earlier expansion of its stage, which was expanded again, or will be. It counts for nothing.
+  [[nodiscard]] bool is_withdrawn(const Task& task) const {
+    return !stages[task.stage].has(static_cast<std::uint32_t>(&task - tasks.data()));
+  }
 };
 
 // One execution at a worker: a task, or several that were merged.
@@ -430,6 +441,7 @@ class State {
   void on(const ElasticPolled&, const Command&);
   void on(const WorkflowStopped&, const Command&);
   void on(const StageExpanded&, const Command&);
+  void on(const StageCollapsed&, const Command&);
   void on(const ScheduleSet&, const Command&);
   void on(const ScheduleChanged&, const Command&);
   void on(const ScheduleFired&, const Command&);
@@ -478,6 +490,8 @@ class State {
   void fill_slots();
   void set_deadline(Workflow& workflow);
   // fan_out.cc
+  void become_placeholder(Workflow& workflow, Task& task);
+  void withdraw(Workflow& workflow, Task& task);
   void resolve_links(Workflow& workflow, std::uint32_t stage);
   static void count_link(const Workflow& workflow, ItemLink& link);
   // Keeps what the attempt's outcome says beyond its end, if the record is the task's own report.

@@ -27,6 +27,7 @@ bool Workflow::applies(std::uint32_t stage) const {
 void State::count_stages(Workflow& workflow) const {
   workflow.main = MainTasks();
   for (const Task& task : workflow.tasks) {
+    if (workflow.is_withdrawn(task)) continue;
     StageState& stage = workflow.stages[task.stage];
     if (task.state == TaskState::kSucceeded) --stage.unfinished;
     if (graph::is_terminal(task.state)) --stage.open;

@@ -244,7 +244,7 @@ void Decider::take_registration(const std::string& worker, const model::Register
   std::vector<model::HeldAttempt> held;
   const auto cancel = [&](const model::HeldAttempt& attempt) {
     send(worker, model::ControlAttempt{attempt.id, brain_.term(), AttemptAction::kCancel, attempt.assigned_ns,
-                                       message.incarnation});
+                                       message.incarnation, brain_.state().globals().index});
   };
   for (const model::HeldAttempt& attempt : message.held) {
     if (is_wanted(worker, attempt)) {
@@ -298,7 +298,24 @@ void Decider::on(const std::string& worker, const model::Leave& message) {
   execute(fleet::DrainWorker{worker});
 }
 
+// An assignment may arrive after its attempt was given up, and after the worker has said what it runs.
+void Decider::stop_unwanted(const std::string& worker, const model::Report& report) {
+  if (!std::holds_alternative<model::Started>(report.body)) return;
+  const fleet::Worker* known = brain_.state().find_worker(worker);
+  // The leading task of a merged execution may have ended while others of it still count.
+  const auto leads = [&](const fleet::Execution& execution) { return execution.lead == report.id.task; };
+  if (known == nullptr || is_wanted(worker, {report.id, report.assigned_ns}) ||
+      std::any_of(known->executions.begin(), known->executions.end(), leads)) {
+    return;
+  }
+  ROTA_SOMETIMES("host: a worker has started an attempt that does not count any more");
+  if (!ROTA_GUARD("host: stops what starts too late", true)) return;
+  send(worker, model::ControlAttempt{report.id, brain_.term(), AttemptAction::kCancel, report.assigned_ns,
+                                     known->incarnation(), brain_.state().globals().index});
+}
+
 void Decider::on(const std::string& worker, const model::Report& report) {
+  stop_unwanted(worker, report);
   const model::AcknowledgeReport acknowledgement{report.id, brain_.term(), report.assigned_ns};
   // A task of a log that this one has replaced, or of a workflow that was forgotten: the same number may mean another
   // task here.
@@ -465,7 +482,8 @@ void Decider::control(TaskId id, AttemptAction action) {
   }
   const fleet::Worker& worker = state.at(task.worker);
   send(worker.spec.name,
-       model::ControlAttempt{{id, task.attempt}, brain_.term(), action, task.assigned_ns, worker.incarnation()});
+       model::ControlAttempt{
+           {id, task.attempt}, brain_.term(), action, task.assigned_ns, worker.incarnation(), state.globals().index});
 }
 
 // An execution whose leading task has ended is left out: the worker reported that end, so it knows the execution.

@@ -52,6 +52,7 @@ class Decider {
   void take_registration(const std::string& worker, const model::Register& message);
   // The brain counts on this attempt of this worker.
   [[nodiscard]] bool is_wanted(const std::string& worker, const model::HeldAttempt& attempt) const;
+  void stop_unwanted(const std::string& worker, const model::Report& report);
   // False: this attempt belongs to a log that was lost, or from which this one differs.
   [[nodiscard]] bool is_of_this_log(const model::AttemptId& id, std::int64_t assigned_ns) const;
   void on(const std::string& worker, const model::Heartbeat& message);

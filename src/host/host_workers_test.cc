@@ -450,6 +450,42 @@ TEST(Host, AWorkerRegistersAgain) {
   });
 }
 
+// B-16, U-1: an assignment arrives after its attempt was given up, and after the worker has said that it runs nothing.
+// The worker is told to stop it as soon as it reports the start; an attempt that counts is left alone.
+TEST(Host, AnAssignmentThatArrivesTooLate) {
+  everywhere([] {
+    ledger::MemoryLedger ledger;
+    bus::LocalBus bus;
+    fiber::with_scope([&](fiber::Nursery& nursery) {
+      Running running(nursery, ledger, bus);
+      Puppet puppet(bus, "w");
+      puppet.hello();
+      running.wait_registered("w");
+      accepted(running.host.execute(fleet::SubmitWorkflow{"1", chain({"a"})}));
+      const Assign first = puppet.next_assign();
+      Puppet other(bus, "v");
+      other.hello();
+      running.wait_registered("v");
+      ASSERT_TRUE(running.host.execute(fleet::WorkerLost{"w", "not heard"}).ok());
+      const Assign second = other.next_assign();
+      EXPECT_EQ(second.id.attempt, AttemptNumber(2));
+      puppet.hello();
+      puppet.report(first, model::Started{});
+      const model::ToWorker next = puppet.next();
+      const auto* stop = std::get_if<model::ControlAttempt>(&next);
+      ASSERT_NE(stop, nullptr);
+      EXPECT_EQ(stop->id, first.id);
+      EXPECT_EQ(stop->action, model::AttemptAction::kCancel);
+      EXPECT_EQ(stop->assigned_ns, first.assigned_ns);
+      other.report(second, model::Started{});
+      other.report_end(second, AttemptEnd::kSucceeded);
+      EXPECT_TRUE(std::holds_alternative<model::AcknowledgeReport>(other.next())) << "it is not stopped";
+      running.watcher.wait_ended();
+      running.stop();
+    });
+  });
+}
+
 // B-16, U-1: a worker that was considered lost and comes back with the same incarnation must cancel its old attempts.
 TEST(Host, AWorkerThatWasGivenUpComesBack) {
   everywhere([] {

@@ -109,6 +109,7 @@ class OverviewMaker {
       return;
     }
     for (const Task& task : workflow.tasks) {
+      if (workflow.is_withdrawn(task)) continue;
       count_state(view_.states, task);
       const TaskId id = workflow.id_of(task);
       if (task.state == TaskState::kQueued) add(task.due_ns() > 0 ? backoff_ : needs_, id, task.since_ns);

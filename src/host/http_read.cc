@@ -58,6 +58,18 @@ void fill(WorkflowView& view, const Workflow& workflow) {
   view.running = workflow.running;
 }
 
+// Tasks that were withdrawn (fleet::StageCollapsed) are not counted.
+template <class View>
+void count_states(View& view, const Workflow& workflow) {
+  for (const Task& task : workflow.tasks) {
+    if (workflow.is_withdrawn(task)) {
+      --view.tasks;
+    } else {
+      count_state(view.states, task);
+    }
+  }
+}
+
 TaskView task_view(const State& state, const Workflow& workflow, const Task& task) {
   TaskView view;
   view.id = workflow.id_of(task).to_string();
@@ -243,7 +255,7 @@ Result<net::HttpResponse> list_workflows(HttpCall& call) {
       counted += workflow->tasks.size();
       view.counted = counted <= kMostCounted;
       if (!view.counted) continue;
-      for (const Task& task : workflow->tasks) count_state(view.states, task);
+      count_states(view, *workflow);
     }
     return {};
   });
@@ -256,7 +268,7 @@ Result<net::HttpResponse> get_workflow(HttpCall& call) {
     if (workflow == nullptr) return no_such("workflow", call.path[0]);
     fill(view, *workflow);
     view.counted = true;
-    for (const Task& task : workflow->tasks) count_state(view.states, task);
+    count_states(view, *workflow);
     for (std::size_t i = 0; i < workflow->spec.stages.size(); ++i) {
       const model::Stage& stage = workflow->spec.stages[i];
       StageView& one = view.stages.emplace_back();
@@ -312,8 +324,8 @@ Result<net::HttpResponse> list_tasks(HttpCall& call) {
           return {};
         }
         const Task& task = workflow->tasks[index];
-        if ((wanted && task.state != *wanted) || (stage && workflow->spec.stages[task.stage].name != *stage) ||
-            (at != nullptr && task.worker != at->id)) {
+        if (workflow->is_withdrawn(task) || (wanted && task.state != *wanted) ||
+            (stage && workflow->spec.stages[task.stage].name != *stage) || (at != nullptr && task.worker != at->id)) {
           continue;
         }
         page.items.push_back(task_view(state, *workflow, task));

@@ -12,6 +12,9 @@
 // A worker that restarts under its name inherits what was sent to its predecessor and not acknowledged; the host has
 // given those attempts up as lost, or will when it hears of the restart. Therefore a message that lets a worker act
 // names the incarnation that it is for, and another incarnation ignores it (is_for()).
+//
+// A control message undoes an earlier one: a pause, a resume. Therefore it says as of which record it was decided
+// (`decided_in`), and a worker ignores one that is older than the last that it took for this attempt from this leader.
 #pragma once
 
 #include <cstdint>
@@ -79,8 +82,9 @@ struct ControlAttempt {
   Term term{};
   AttemptAction action = AttemptAction::kCancel;
   std::int64_t assigned_ns = 0;
-  Incarnation incarnation{};  // Of the worker that it is for.
-  ROTA_FIELDS(id, term, action, assigned_ns, incarnation)
+  Incarnation incarnation{};     // Of the worker that it is for.
+  std::uint64_t decided_in = 0;  // The index of the latest record when the leader decided it.
+  ROTA_FIELDS(id, term, action, assigned_ns, incarnation, decided_in)
 };
 
 // True if an Assign or a ControlAttempt is for the worker with this incarnation. A message without one is for every

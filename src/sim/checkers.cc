@@ -166,6 +166,12 @@ void Judge::note(const StoredRecord& stored) {
         facts.result = report->outcome.result;
         results_[succeeded->task].emplace_back(stored.durable_at, facts.result);
       }
+    } else if (const auto* expanded = std::get_if<fleet::StageExpanded>(&event)) {
+      specs_[expanded->workflow].stages[expanded->stage].items = expanded->items;
+      plans_[expanded->workflow].expand(expanded->stage, expanded->items.size());
+    } else if (const auto* collapsed = std::get_if<fleet::StageCollapsed>(&event)) {
+      specs_[collapsed->workflow].stages[collapsed->stage].items.clear();
+      plans_[collapsed->workflow].collapse(collapsed->stage);
     } else if (const auto* forgotten = std::get_if<fleet::WorkflowForgotten>(&event)) {
       forgotten_.insert(forgotten->workflow);
     } else if (const auto* failed = std::get_if<fleet::TaskFailed>(&event)) {
@@ -276,6 +282,7 @@ void Judge::check_needs(const AttemptId& id, const Execution& execution, const m
   const model::Stage& own = spec.stages[plan.stage_of(id.task.index())];
   const auto& done_at = own.waits_for_end() ? ended_at_ : succeeded_at_;
   for (const std::uint32_t need : own.needs) {
+    if (spec.stages[need].fan_out) continue;  // Its tasks may have been others then; the rules of the log check it.
     std::string_view given;
     if (execution.members.empty() && model::json_validate(execution.inputs).ok()) {
       given = model::json_member(execution.inputs, "up" + std::to_string(need));
@@ -444,16 +451,16 @@ void Judge::check_given_up() {
 
 // What runs although its attempt no longer counts is stopped: a worker that was given up is asked what it runs as soon
 // as it is heard again, and told to stop what is not wanted. It may take two heartbeats. An assignment that arrives
-// only after its attempt was given up may miss that question, and is not judged here.
+// only after its attempt was given up may miss that question; it is stopped when its worker reports that it has
+// started.
 void Judge::check_stale() {
   for (const Execution& execution : witness_.executions) {
     std::vector<AttemptId> ids = execution.members;
     if (ids.empty()) ids.push_back(execution.id);
-    nanoseconds over = std::max(witness_.faults_ended, witness_.host_started);
+    nanoseconds over = std::max({witness_.faults_ended, witness_.host_started, execution.started});
     bool counts = false;
     for (const AttemptId& id : ids) {
       const auto facts = attempts_.find(id);
-      counts = counts || (facts != attempts_.end() && facts->second.over <= execution.started);
       counts = counts || facts == attempts_.end() || facts->second.over.count() < 0;
       if (facts != attempts_.end()) over = std::max(over, facts->second.over);
     }

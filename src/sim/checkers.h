@@ -16,7 +16,7 @@
 //   replay        deciding again gives the same log; snapshot and tail give the same state
 //   liveness      without faults, everything ends, and no report is sent for ever
 // and the rules of log_rules.h: pause, quota, backoff, attempts, placement, gang, merge, fence, workers,
-// fleet_resource, when, finally, parallel, deadline, fail_fast, stopped, binding.
+// fleet_resource, when, finally, parallel, deadline, fail_fast, stopped, fan_out, binding.
 //
 // Thread safety: a function without state.
 #pragma once

@@ -81,6 +81,8 @@ void LogRules::on(const fleet::Event& event, const fleet::Record& record) {
     return end(it->task, Life::kSkipped, record);
   }
   if (const auto* it = std::get_if<fleet::WorkflowStopped>(&event)) return stop(*it, record);
+  if (const auto* it = std::get_if<fleet::StageExpanded>(&event)) return expand(*it);
+  if (const auto* it = std::get_if<fleet::StageCollapsed>(&event)) return collapse(*it, record);
   if (const auto* it = std::get_if<fleet::BindingDropped>(&event)) return unbind(*it);
   if (std::holds_alternative<fleet::PolicyChanged>(event)) {
     if (const auto* set = std::get_if<fleet::SetPolicy>(&record.command)) policy_ = set->policy;
@@ -110,6 +112,7 @@ void LogRules::on(const fleet::Event& event, const fleet::Record& record) {
       return broken("ends_once", ended->workflow.to_string() + " ends twice, or was never accepted");
     }
     found->second.ended = true;
+    check_items(ended->workflow);
     bound_.erase(ended->workflow);
     bool all_over = true;
     bool all_good = true;
@@ -419,10 +422,7 @@ void LogRules::requeue(const fleet::TaskRequeued& event, const fleet::Record& re
       broken("ends_once", event.task.to_string() + " is retried, and has not failed");
     }
     facts->spent = 0;
-    const bool over = workflow.ended || workflow.stopped != fleet::StopCause::kNone;
-    workflow.ended = false;
-    workflow.stopped = fleet::StopCause::kNone;
-    if (over && workflow.deadline_ns > 0) workflow.deadline_ns = record.wall_ns + workflow.spec.deadline_ms * 1'000'000;
+    reopen(workflow, record);
   } else if (event.reason == R::kStickyWorkerBusy) {
     if (facts->life != Life::kWaits)
       broken("assigned", event.task.to_string() + " waits for a worker, and does not wait");

@@ -4,7 +4,8 @@
 // a rule: a task that starts before its predecessors have succeeded, or while it is paused or has ended; on a worker
 // that is gone, disabled or full; beyond a quota or a count of the fleet; before its backoff is over; more often than
 // it may; a gang that starts in part; a key that is accepted twice; a workflow that ends too early, or never; and what
-// `when`, `finally`, `each`, `parallel`, `deadline`, `fail_fast` and the dispatch modes forbid (log_rules_stages.cc).
+// `when`, `finally`, `each`, `parallel`, `deadline`, `fail_fast`, fan-outs and the dispatch modes forbid
+// (log_rules_stages.cc).
 //
 // Nothing here uses the brain's state or its code, except for the types of events.
 // Thread safety: none; one owner.
@@ -91,6 +92,11 @@ class LogRules {
   void check_cancel(const fleet::TaskCancelled& event, const fleet::Record& record);
   void check_stops(const fleet::Record& record);
   void stop(const fleet::WorkflowStopped& event, const fleet::Record& record);
+  void expand(const fleet::StageExpanded& event);
+  void collapse(const fleet::StageCollapsed& event, const fleet::Record& record);
+  [[nodiscard]] static std::vector<std::string> items_now(const WorkflowFacts& workflow, std::uint32_t stage);
+  void check_items(model::WorkflowId id);
+  void reopen(WorkflowFacts& workflow, const fleet::Record& record);
   [[nodiscard]] static bool applies(const WorkflowFacts& workflow, std::uint32_t stage);
   void bind(const fleet::TaskAssigned& event);
   void unbind(const fleet::BindingDropped& event);

@@ -104,6 +104,94 @@ void LogRules::stop(const fleet::WorkflowStopped& event, const fleet::Record& re
   workflow.stopped = event.cause;
 }
 
+// A task of the workflow is retried.
+void LogRules::reopen(WorkflowFacts& workflow, const fleet::Record& record) {
+  const bool late = workflow.deadline_ns > 0 && workflow.deadline_ns <= record.wall_ns;
+  const bool over = workflow.ended || workflow.stopped != fleet::StopCause::kNone || late;
+  workflow.ended = false;
+  workflow.stopped = fleet::StopCause::kNone;
+  if (over && workflow.deadline_ns > 0) workflow.deadline_ns = record.wall_ns + workflow.spec.deadline_ms * 1'000'000;
+}
+
+// The items of a fan-out over the results of a stage with several tasks, as draw_scenario() draws it: one for each, and
+// null for a task that has no result.
+std::vector<std::string> LogRules::items_now(const WorkflowFacts& workflow, std::uint32_t stage) {
+  const model::MatrixList& list = workflow.spec.stages[stage].fan_out->lists.front();
+  std::vector<std::string> items;
+  for (std::uint32_t s = 0; s < workflow.spec.stages.size(); ++s) {
+    if (list.values != "${" + workflow.spec.stages[s].name + ".result}") continue;
+    for (const std::uint32_t t : workflow.plan.of_stage[s]) {
+      const TaskFacts& facts = workflow.tasks[t];
+      const bool has_result = facts.life == Life::kSucceeded && !facts.result.empty();
+      items.push_back("{\"" + list.name + "\":" + (has_result ? facts.result : "null") + "}");
+    }
+  }
+  return items;
+}
+
+void LogRules::expand(const fleet::StageExpanded& event) {
+  const auto found = workflows_.find(event.workflow);
+  if (found == workflows_.end()) return broken("fan_out", "a stage of an unknown workflow is expanded");
+  WorkflowFacts& workflow = found->second;
+  model::Stage& stage = workflow.spec.stages[event.stage];
+  const TaskId first(event.workflow, workflow.plan.of_stage[event.stage].front());
+  if (!stage.fan_out || !stage.items.empty()) return broken("fan_out", stage.name + " is expanded, and has its items");
+  check_needs(first, stage.name);
+  if (items_now(workflow, event.stage) != event.items) {
+    broken("fan_out", first.to_string() + " is expanded to other items than the results are");
+  }
+  stage.items = event.items;
+  workflow.plan.expand(event.stage, event.items.size());
+  while (workflow.tasks.size() < workflow.plan.tasks()) workflow.tasks.emplace_back().stage = event.stage;
+}
+
+// What it comes after is retried: the first task waits again, the others are over.
+void LogRules::collapse(const fleet::StageCollapsed& event, const fleet::Record& record) {
+  const auto found = workflows_.find(event.workflow);
+  if (found == workflows_.end()) return broken("fan_out", "a stage of an unknown workflow is collapsed");
+  WorkflowFacts& workflow = found->second;
+  model::Stage& stage = workflow.spec.stages[event.stage];
+  if (!stage.fan_out || stage.items.empty() || !workflow.plan.repeats[event.stage]) {
+    return broken("fan_out", stage.name + " is collapsed, and has no items");
+  }
+  const auto* control = std::get_if<fleet::Control>(&record.command);
+  if (control == nullptr || control->action != fleet::Action::kRetry) {
+    broken("fan_out", stage.name + " is collapsed, and nobody retried anything");
+  }
+  bool paused = false;
+  for (const std::uint32_t t : workflow.plan.of_stage[event.stage]) {
+    TaskFacts& facts = workflow.tasks[t];
+    if (facts.life == Life::kAssigned) broken("fan_out", stage.name + " is collapsed while a task of it runs");
+    paused = paused || facts.paused;
+    facts.paused = false;
+    facts.life = Life::kSkipped;
+  }
+  TaskFacts& first = workflow.tasks[workflow.plan.of_stage[event.stage].front()];
+  const std::uint32_t attempt = first.attempt;
+  first = TaskFacts();
+  first.stage = event.stage;
+  first.attempt = attempt;
+  first.paused = paused;
+  stage.items.clear();
+  workflow.plan.collapse(event.stage);
+  reopen(workflow, record);
+}
+
+// A fan-out that has succeeded ran over the results that there are at the end.
+void LogRules::check_items(model::WorkflowId id) {
+  const WorkflowFacts& workflow = workflows_.at(id);
+  for (std::uint32_t s = 0; s < workflow.spec.stages.size(); ++s) {
+    const model::Stage& stage = workflow.spec.stages[s];
+    if (!stage.fan_out || stage.items.empty()) continue;
+    const std::vector<std::uint32_t>& tasks = workflow.plan.of_stage[s];
+    const bool good = std::all_of(tasks.begin(), tasks.end(),
+                                  [&](std::uint32_t t) { return workflow.tasks[t].life == Life::kSucceeded; });
+    if (good && items_now(workflow, s) != stage.items) {
+      broken("fan_out", stage.name + " of " + id.to_string() + " ran over results that were replaced since");
+    }
+  }
+}
+
 // After each record: what a stopped workflow, a failure and a deadline must have led to.
 void LogRules::check_stops(const fleet::Record& record) {
   for (const fleet::Event& event : record.events) {

@@ -215,6 +215,44 @@ std::vector<model::WorkflowSpec> draw_workflows(Prng& random, const fleet::Polic
   return workflows;
 }
 
+// The stage waits for the end of what it needs: it must not refer to results, which may be missing.
+void run_always(model::WorkflowSpec& workflow, std::size_t stage) {
+  workflow.stages[stage].when = model::When::kAlways;
+  std::string& inputs = workflow.templates[static_cast<std::size_t>(workflow.stages[stage].use)].spec.inputs;
+  if (const std::size_t reference = inputs.find(",\"up"); reference != std::string::npos) {
+    inputs = inputs.substr(0, reference) + "}";
+  }
+}
+
+// Some stages with one task become fan-outs over the results of a stage with several (Y-2).
+void add_fan_outs(Scenario& scenario) {
+  for (std::size_t w = 0; w < scenario.workflows.size(); ++w) {
+    model::WorkflowSpec& workflow = scenario.workflows[w];
+    for (std::size_t s = 1; s < workflow.stages.size(); ++s) {
+      model::Stage& stage = workflow.stages[s];
+      if (!stage.items.empty() || draw(scenario.seed, "fan out", w, s) % 3 != 0) continue;
+      for (std::uint32_t of = 0; of < s; ++of) {
+        const model::Stage& source = workflow.stages[of];
+        const bool needed = std::find(stage.needs.begin(), stage.needs.end(), of) != stage.needs.end();
+        if (source.items.size() < 2 || (!needed && (!stage.finally || source.finally))) continue;
+        stage.fan_out.emplace().lists.push_back({"x", "${" + source.name + ".result}"});
+        if (draw(scenario.seed, "fan out in turn", w, s) % 4 == 0) stage.parallel = 2;
+        // Half of them run whatever the results are, and a client retries what has failed.
+        if (draw(scenario.seed, "fan out always", w, s) % 2 == 0) break;
+        if (!stage.finally && stage.each.empty()) run_always(workflow, s);
+        for (std::uint64_t n = 0; n < 3; ++n) {
+          const auto at_ms = draw(scenario.seed, "fan out retried", w, s, n) %
+                             static_cast<std::uint64_t>(std::max<std::int64_t>(scenario.faults_end_ms, 1));
+          scenario.actions.push_back({.kind = ClientActionKind::kRetry,
+                                      .at_ms = static_cast<std::int64_t>(at_ms),
+                                      .workflow = static_cast<std::int64_t>(w)});
+        }
+        break;
+      }
+    }
+  }
+}
+
 std::vector<ClientAction> draw_actions(Prng& random, Classes& classes, const Scenario& scenario) {
   std::vector<ClientAction> actions;
   const auto last = scenario.faults_end_ms;
@@ -328,6 +366,7 @@ Scenario draw_scenario(std::uint64_t seed, const ScenarioSize& size) {
   scenario.workflows = draw_workflows(random, scenario.settings.policy, size);
   scenario.actions = draw_actions(random, classes, scenario);
   scenario.faults = draw_faults(random, classes, scenario);
+  add_fan_outs(scenario);
   return scenario;
 }
 

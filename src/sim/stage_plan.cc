@@ -7,9 +7,12 @@
 namespace rota::sim {
 
 StagePlan::StagePlan(const model::WorkflowSpec& spec) : repeats(spec.stages.size()) {
-  first.push_back(0);
-  for (const model::Stage& stage : spec.stages) {
-    first.push_back(first.back() + static_cast<std::uint32_t>(std::max<std::size_t>(stage.items.size(), 1)));
+  of_stage.resize(spec.stages.size());
+  for (std::uint32_t s = 0; s < spec.stages.size(); ++s) {
+    for (std::size_t i = 0; i < std::max<std::size_t>(spec.stages[s].items.size(), 1); ++i) {
+      of_stage[s].push_back(tasks());
+      stage_by_task.push_back(s);
+    }
   }
   // As often as there are stages: a stage may need one that stands behind it.
   for (std::size_t round = 0; round < spec.stages.size(); ++round) {
@@ -21,8 +24,11 @@ StagePlan::StagePlan(const model::WorkflowSpec& spec) : repeats(spec.stages.size
   }
 }
 
-std::uint32_t StagePlan::stage_of(std::uint32_t task) const {
-  return static_cast<std::uint32_t>(std::upper_bound(first.begin(), first.end(), task) - first.begin() - 1);
+void StagePlan::expand(std::uint32_t stage, std::size_t items) {
+  while (of_stage[stage].size() < items) {
+    of_stage[stage].push_back(tasks());
+    stage_by_task.push_back(stage);
+  }
 }
 
 std::vector<std::uint32_t> StagePlan::needed(const model::WorkflowSpec& spec, std::uint32_t task,
@@ -31,17 +37,16 @@ std::vector<std::uint32_t> StagePlan::needed(const model::WorkflowSpec& spec, st
   const model::Stage& own = spec.stages[stage];
   const auto each =
       std::find_if(own.each.begin(), own.each.end(), [&](const model::ItemNeed& item) { return item.stage == need; });
+  if (each == own.each.end()) return of_stage[need];
+  const auto number = std::find(of_stage[stage].begin(), of_stage[stage].end(), task) - of_stage[stage].begin();
   std::vector<std::uint32_t> tasks;
-  for (std::uint32_t t = first[need]; t < first[need + 1]; ++t) {
-    bool same = true;
-    if (each != own.each.end()) {
-      const std::string& mine = own.items[task - first[stage]];
-      const std::string& other = spec.stages[need].items[t - first[need]];
-      same = std::all_of(each->names.begin(), each->names.end(), [&](const std::string& name) {
-        return model::json_member(mine, name) == model::json_member(other, name);
-      });
-    }
-    if (same) tasks.push_back(t);
+  for (std::size_t i = 0; i < of_stage[need].size(); ++i) {
+    const std::string& mine = own.items[static_cast<std::size_t>(number)];
+    const std::string& other = spec.stages[need].items[i];
+    const bool same = std::all_of(each->names.begin(), each->names.end(), [&](const std::string& name) {
+      return model::json_member(mine, name) == model::json_member(other, name);
+    });
+    if (same) tasks.push_back(of_stage[need][i]);
   }
   return tasks;
 }

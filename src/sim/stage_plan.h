@@ -15,14 +15,19 @@ struct StagePlan {
   StagePlan() = default;
   explicit StagePlan(const model::WorkflowSpec& spec);
 
-  [[nodiscard]] std::uint32_t tasks() const { return first.empty() ? 0 : first.back(); }
-  [[nodiscard]] std::uint32_t stage_of(std::uint32_t task) const;
+  [[nodiscard]] std::uint32_t tasks() const { return static_cast<std::uint32_t>(stage_by_task.size()); }
+  [[nodiscard]] std::uint32_t stage_of(std::uint32_t task) const { return stage_by_task[task]; }
+  // A fan-out has got so many items (Y-2): the first task is there already, the others come after all that exist.
+  void expand(std::uint32_t stage, std::size_t items);
+  // It is one task again. Its other tasks are in no stage's list any more.
+  void collapse(std::uint32_t stage) { of_stage[stage].resize(1); }
   // The tasks of stage `need` that `task` waits for: all of them, or those with the same values (`each`).
   // REQUIRES: the stage of `task` needs stage `need`.
   [[nodiscard]] std::vector<std::uint32_t> needed(const model::WorkflowSpec& spec, std::uint32_t task,
                                                   std::uint32_t need) const;
 
-  std::vector<std::uint32_t> first{};  // The first task of each stage, and the number of all tasks.
+  std::vector<std::uint32_t> stage_by_task{};
+  std::vector<std::vector<std::uint32_t>> of_stage{};  // The tasks of each stage, in the order of its items.
   // A retry may run the stage again although it has succeeded: it waits for the end of others, or for such a stage.
   std::vector<bool> repeats{};
 };

@@ -212,6 +212,10 @@ void World::see(const fleet::Record& record) {
       if (stopped->cause == fleet::StopCause::kCancel) ROTA_SOMETIMES("workflow: cancelled, and `finally` runs");
       if (stopped->cause == fleet::StopCause::kDeadline) ROTA_SOMETIMES("workflow: stopped by its deadline");
       if (stopped->cause == fleet::StopCause::kFailFast) ROTA_SOMETIMES("workflow: stopped by its first failure");
+    } else if (std::holds_alternative<fleet::StageExpanded>(event)) {
+      ROTA_SOMETIMES("workflow: a fan-out is expanded");
+    } else if (std::holds_alternative<fleet::StageCollapsed>(event)) {
+      ROTA_SOMETIMES("workflow: a fan-out is expanded again after a retry");
     } else if (std::holds_alternative<fleet::TaskSkipped>(event)) {
       ROTA_SOMETIMES("workflow: a task is skipped because of `when`");
     } else if (const auto* paused = std::get_if<fleet::TaskPaused>(&event)) {
@@ -278,7 +282,12 @@ nanoseconds World::liveness_limit() const {
   for (const model::WorkflowSpec& workflow : scenario_.workflows) {
     for (const model::Stage& stage : workflow.stages) {
       const model::TaskTemplate& task = workflow.templates[static_cast<std::size_t>(stage.use)];
-      const auto tasks = static_cast<std::int64_t>(std::max<std::size_t>(stage.items.size(), 1));
+      // A fan-out has as many tasks as the stage that it runs over, and may be expanded again.
+      std::size_t most = std::max<std::size_t>(stage.items.size(), 1);
+      for (const model::Stage& source : workflow.stages) {
+        if (stage.fan_out) most = std::max(most, 2 * source.items.size());
+      }
+      const auto tasks = static_cast<std::int64_t>(most);
       // What began while a worker was slow takes 100 times as long.
       ms += tasks * (task.retry.max_attempts + 4) * (3 * kLongestTaskMs / 2 + 8 * task.retry.backoff_ms);
     }

@@ -89,6 +89,13 @@ AttemptResult Attempt::run_or_reuse() {
   return result;
 }
 
+bool Attempt::take_in_order(const model::ControlAttempt& control) {
+  if (control.term == control_term_ && control.decided_in < control_decided_in_) return false;
+  control_term_ = control.term;
+  control_decided_in_ = control.decided_in;
+  return true;
+}
+
 void Attempt::control(AttemptAction action) {
   if (action == AttemptAction::kCancel || action == AttemptAction::kPreempt) {
     // A preemption may become a cancellation, but a cancellation stays one.

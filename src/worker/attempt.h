@@ -56,6 +56,9 @@ class Attempt {
   // The term of the leader for its reports: a new leader may take over a running attempt. Relaxed: a single number.
   [[nodiscard]] model::Term term() const { return model::Term(term_.load(std::memory_order_relaxed)); }
   void set_term(model::Term term) { term_.store(term.value(), std::memory_order_relaxed); }
+  // Notes that the message has arrived. False: it is older than one before it, from the same leader, and must be
+  // ignored. REQUIRES: the engine's lock.
+  [[nodiscard]] bool take_in_order(const model::ControlAttempt& control);
   [[nodiscard]] StopReason stop_reason() const { return stop_.load(std::memory_order_acquire); }
   // The outcome of an attempt that was stopped before it started.
   [[nodiscard]] model::AttemptOutcome stopped_before_start() const;
@@ -78,6 +81,9 @@ class Attempt {
   AttemptResult run_or_reuse();
 
   sync::Atomic<std::uint64_t> term_;
+  // The leader and the record of the latest control message. Under the engine's lock.
+  model::Term control_term_{};
+  std::uint64_t control_decided_in_ = 0;
   // Release in control(), acquire in stop_reason(): a reader that sees the effect of do_control() sees the reason.
   sync::Atomic<StopReason> stop_{StopReason::kNone};
 };

@@ -297,6 +297,10 @@ void Engine::on(const ControlAttempt& control) {
     if (!hear(control.term) || !is_for(control, surroundings_.incarnation)) return;
     attempt = table_.find_attempt(control.id, control.assigned_ns);
     if (attempt == nullptr) return;
+    if (!attempt->take_in_order(control)) {
+      ROTA_SOMETIMES("worker: ignores a late copy of a control message");
+      if (ROTA_GUARD("worker: ignores controls that were undone", true)) return;
+    }
     queued = table_.is_in(Phase::kQueued, control.id);
     if (control.action == AttemptAction::kCancel) table_.note_cancelled(control.id, control.term);
   }

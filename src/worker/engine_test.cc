@@ -80,6 +80,37 @@ TEST(Engine, MessagesForAnotherIncarnation) {
   });
 }
 
+// Contract: U-1. A control message that was undone by a later one and arrives a second time is ignored. Another leader
+// may have another log, whose records have lower numbers: only messages of one leader are compared.
+TEST(Engine, LateCopiesOfControlMessages) {
+  with_engine({{"long", {.runs_for = 10s, .result = "42"}}}, [](Fleet& fleet) {
+    const auto send = [&](AttemptAction action, std::uint64_t term, std::uint64_t decided_in) {
+      ControlAttempt message = control(1, action);
+      message.term = Term(term);
+      message.decided_in = decided_in;
+      fleet.host.send(message);
+    };
+    fleet.host.send(program_task(1, "long"));
+    EXPECT_EQ(fleet.host.next_text(), "1 started");
+    const std::chrono::nanoseconds started_at = fiber::now();
+    send(AttemptAction::kPause, 1, 5);
+    send(AttemptAction::kResume, 1, 6);
+    send(AttemptAction::kPause, 1, 5);  // The late copy.
+    EXPECT_EQ(fleet.host.final(1).end, AttemptEnd::kSucceeded);
+    EXPECT_EQ(fiber::now() - started_at, 10s);
+    fleet.host.send(program_task(2, "long"));
+    EXPECT_EQ(fleet.host.next_text(), "2 started");
+    ControlAttempt pause = control(2, AttemptAction::kPause);
+    pause.decided_in = 7;
+    fleet.host.send(pause);
+    ControlAttempt resume = control(2, AttemptAction::kResume);
+    resume.term = Term(2);
+    resume.decided_in = 3;
+    fleet.host.send(resume);
+    EXPECT_EQ(fleet.host.final(2).end, AttemptEnd::kSucceeded);
+  });
+}
+
 // Contract: U-2. A program's times are those of its run: under virtual time, exactly.
 TEST(Engine, ProgramsRunInVirtualTime) {
   with_engine({{"long", {.runs_for = 3600s, .result = "42"}},

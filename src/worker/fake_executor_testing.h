@@ -71,7 +71,9 @@ class FakeExecutor final : public Executor {
   class Handle final : public ProgramHandle {
    public:
     Handle(FakeExecutor& executor, ProgramRequest request, ProgramEvents& events)
-        : executor_(executor), request_(std::move(request)), events_(events) {}
+        : executor_(executor), request_(std::move(request)), events_(events) {
+      unpaused_.set();
+    }
     Result<AttemptResult> wait() override {
       if (request_.stand_by) {
         executor_.stand_by(this);
@@ -86,10 +88,14 @@ class FakeExecutor final : public Executor {
     }
     void terminate() override {
       terminated_.set();
+      unpaused_.set();
       if (request_.stand_by && executor_.give_up(this)) go_.set();
     }
-    void pause() override {}
-    void resume() override {}
+    // A program that is paused does not end.
+    void pause() override {
+      if (!terminated_.is_set()) unpaused_.reset();
+    }
+    void resume() override { unpaused_.set(); }
     void go() override {
       if (request_.stand_by && executor_.start_now(this)) go_.set();
     }
@@ -108,6 +114,8 @@ class FakeExecutor final : public Executor {
       bool killed = false;
       try {
         killed = terminated_.wait_for(program.runs_for);
+        unpaused_.wait();
+        killed = killed || terminated_.is_set();
       } catch (const fiber::Cancelled&) {
         if (watch != nullptr) watch->on_end(request_, nullptr);
         executor_.end(*this);
@@ -128,6 +136,7 @@ class FakeExecutor final : public Executor {
     bool started_ = false;  // Of one that stands by; under the executor's lock.
     fiber::Event go_;
     fiber::Event terminated_;
+    fiber::Event unpaused_;  // Set in the constructor.
   };
 
   void begin() {

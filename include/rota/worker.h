@@ -35,6 +35,7 @@
 #include "rota/fiber/cancel.h"
 #include "rota/model/ids.h"
 #include "rota/model/resources.h"
+#include "rota/model/stored_file.h"
 #include "rota/model/worker_spec.h"
 #include "rota/result.h"
 
@@ -52,8 +53,9 @@ class HandlerAttempt;
 
 // The result that a task has already, and why it is still valid.
 struct KeptResult {
-  std::string result{};  // JSON.
-  std::string note{};    // For people: "unchanged since wf-1".
+  std::string result{};                      // JSON.
+  std::string note{};                        // For people: "unchanged since wf-1".
+  std::vector<model::StoredFile> outputs{};  // Its files. If one of them is no longer stored, the task runs.
 };
 
 // A secret that a program of this worker needs (U-7).
@@ -71,6 +73,28 @@ struct SecretSources {
   bool environment = false;  // The variables ROTA_SECRET_<NAME> of this process.
   // The host. It is called from a task and may wait. NotFound if the host has no such secret.
   std::function<Result<std::string>(const SecretRequest&)> host{};
+};
+
+// Where a worker stores the files of its tasks (`outputs`) and fetches those that they need (`fetch`), by SHA-256
+// (U-6): a directory that all workers of the fleet share, or the host. Without either, a task with files fails.
+struct FileSources {
+  std::string directory{};
+  std::uint64_t directory_bytes = 0;      // The most that it may have; 0: no bound but that of the disk.
+  std::string setting = "--files-bytes";  // What raises this bound, for messages.
+  // Contents that this worker has made or fetched: a folder of its own, in which the least recently used ones are
+  // removed. Needed with the host; with a directory, it is left out if reading there is as fast.
+  std::string cache_directory{};
+  std::uint64_t cache_bytes = std::uint64_t{20} << 30;
+  // The host. They are called from tasks and may wait; an error like Unavailable is tried again.
+  // Stores a piece of a content of `bytes` bytes. Returns how many bytes of it the host has, from the beginning on:
+  // that is where the next piece begins. An empty piece asks for it.
+  std::function<Result<std::uint64_t>(const std::string& sha256, std::uint64_t bytes, std::uint64_t offset,
+                                      std::string_view piece)>
+      put{};
+  // The bytes from `offset` on, at most `most`. NotFound.
+  std::function<Result<std::string>(const std::string& sha256, std::uint64_t offset, std::size_t most)> get{};
+  // Asks the host to verify a content, because what arrived was damaged. An error if the host's is.
+  std::function<Result<void>(const std::string& sha256)> check{};
 };
 
 struct WorkerOptions {
@@ -96,6 +120,7 @@ struct WorkerOptions {
       kept_result{};
   bool stream_output = false;  // Report the output of programs while they write it.
   SecretSources secrets{};
+  FileSources files{};
   // The number of this life of the worker; it must differ from that of every earlier life under the same name. None:
   // derived from wall time and process id.
   std::optional<model::Incarnation> incarnation{};
@@ -121,6 +146,8 @@ class TaskContext {
   [[nodiscard]] const std::vector<std::string>& merged_inputs() const;
   // JSON of an earlier attempt's last checkpoint; empty if there is none.
   [[nodiscard]] const std::string& last_checkpoint() const;
+  // The files of other tasks that were placed for this one (`fetch`), by path, relative to the workflow's directory.
+  [[nodiscard]] const std::vector<model::StoredFile>& fetched_files() const;
 
   // The following functions wait while the task is paused, and are cancellation points.
   // `percent` is from 0 to 100; other values are replaced by the nearer bound.
@@ -172,6 +199,7 @@ class Worker {
   [[nodiscard]] const model::WorkerSpec& spec() const;
 
  private:
+  Result<void> open_files();
   struct Parts;
   std::unique_ptr<Parts> parts_;
 };

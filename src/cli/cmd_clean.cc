@@ -1,4 +1,4 @@
-// `rota clean [WHERE]`: removes the logs of older runs, or whole state folders.
+// `rota clean [WHERE]`: removes the logs and stored files of older runs, or whole state folders.
 #include <charconv>
 #include <cstdint>
 #include <filesystem>
@@ -11,11 +11,15 @@
 #include <vector>
 
 #include "cli/format.h"
+#include "cli/log_source.h"
 #include "cli/output.h"
 #include "cli/places.h"
+#include "cli/progress_line.h"
 #include "cli/status.h"
 #include "cli/subcommands.h"
+#include "cli/timeline.h"
 #include "ledger/disk_reader.h"
+#include "net/file_store.h"
 
 namespace rota::cli {
 
@@ -47,12 +51,44 @@ model::WorkflowId run_of(const fs::path& log) {
   return parsed.ec == std::errc() && *parsed.ptr == '-' ? model::TaskId(task).workflow() : model::WorkflowId();
 }
 
-Result<Removed> remove_logs(const Place& place, const CleanOptions& options) {
+// The latest runs.
+Result<std::set<model::WorkflowId>> runs_to_keep(const Place& place, const CleanOptions& options) {
   ROTA_TRY_ASSIGN(const PlaceStatus status, read_status(place, false));
   std::set<model::WorkflowId> kept;
   for (const WorkflowStatus& workflow : status.workflows) {
     if (kept.size() < static_cast<std::size_t>(options.keep)) kept.insert(workflow.report.workflow);
   }
+  return kept;
+}
+
+// The stored outputs to which only other runs refer.
+Result<Removed> remove_files(const Place& place, const std::set<model::WorkflowId>& kept, bool dry_run) {
+  Removed removed;
+  const std::string folder = place.folder + "/files";
+  std::error_code none;
+  if (!fs::exists(folder, none)) return removed;
+  ROTA_TRY_ASSIGN(const std::unique_ptr<LogSource> source, LogSource::open(place.log));
+  ProgressLine line(false);
+  ROTA_TRY_ASSIGN(const RunLog log, read_log(*source, line));
+  std::set<std::string> used;
+  for (const model::WorkflowId run : kept) {
+    const fleet::Workflow* workflow = log.brain.state().find(run);
+    for (std::size_t t = 0; workflow != nullptr && t < workflow->tasks.size(); ++t) {
+      if (workflow->tasks[t].extra == nullptr) continue;
+      for (const model::StoredFile& file : workflow->tasks[t].extra->outputs) used.insert(file.sha256);
+    }
+  }
+  net::FileStore store({.directory = folder});
+  for (const net::FileStore::Content& content : store.list(SIZE_MAX)) {
+    if (used.contains(content.sha256)) continue;
+    if (!dry_run) store.remove(content.sha256);
+    ++removed.files;
+    removed.bytes += content.bytes;
+  }
+  return removed;
+}
+
+Result<Removed> remove_logs(const Place& place, const std::set<model::WorkflowId>& kept, const CleanOptions& options) {
   Removed removed;
   std::error_code error;
   for (fs::directory_iterator it(fs::path(place.folder) / "logs", error), end; !error && it != end;
@@ -83,9 +119,15 @@ Result<void> clean_place(const Place& place, const CleanOptions& options, Output
     output.document(place.name + ": " + would + "the state folder " + place.folder + "\n");
     return {};
   }
-  ROTA_TRY_ASSIGN(const Removed removed, remove_logs(place, options));
+  ROTA_TRY_ASSIGN(const std::set<model::WorkflowId> kept, runs_to_keep(place, options));
+  ROTA_TRY_ASSIGN(const Removed removed, remove_logs(place, kept, options));
   output.document(place.name + ": " + would + counted(removed.files, "log") + " of older runs, " +
                   std::to_string(removed.bytes) + " bytes\n");
+  ROTA_TRY_ASSIGN(const Removed files, remove_files(place, kept, options.dry_run));
+  if (files.files > 0) {
+    output.document(place.name + ": " + would + counted(files.files, "stored file") + " of older runs, " +
+                    std::to_string(files.bytes) + " bytes\n");
+  }
   return {};
 }
 
@@ -106,9 +148,10 @@ Subcommand clean_subcommand() {
   auto options = std::make_shared<CleanOptions>();
   return {
       .name = "clean",
-      .meaning = "Remove the logs of older runs, or whole state folders",
+      .meaning = "Remove the logs and stored files of older runs, or whole state folders",
       .positionals = {where(&options->where)},
-      .options = {number("--keep", &options->keep, 0, 1'000'000, "how many runs keep their logs; default: 1"),
+      .options = {number("--keep", &options->keep, 0, 1'000'000,
+                         "how many runs keep their logs and stored files; default: 1"),
                   flag("--all", &options->all,
                        "remove the state folder: the next run starts from the beginning, and nothing is cached"),
                   flag("--dry-run", &options->dry_run, "say what would be removed, and remove nothing")},

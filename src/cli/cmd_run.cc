@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "base/json_text.h"
 #include "base/secret_file.h"
+#include "base/units.h"
 #include "cli/load.h"
 #include "cli/log_source.h"
 #include "cli/output.h"
@@ -44,6 +46,7 @@ struct RunOptions {
   bool web = false;
   ledger::Durability durability = ledger::Durability::kFull;
   SecretSources secrets{};
+  std::string files_bytes;
 };
 
 // What the ledger in the state folder, if there is one, knows about earlier runs.
@@ -86,6 +89,14 @@ Result<int> run(const RunOptions& options, Output& output) {
   setup.web = options.web;
   setup.durability = options.durability;
   setup.secrets = options.secrets;
+  if (!options.files_bytes.empty()) {
+    const Result<ByteSize> most = parse_bytes(options.files_bytes);
+    if (!most.ok()) {
+      return Error{ErrorCode::kInvalidArgument,
+                   "--files-bytes: '" + printable(options.files_bytes, 40) + "' " + most.error().message};
+    }
+    setup.files_bytes = most->count;
+  }
   if (!setup.secrets.directory.empty()) {
     ROTA_TRY(check_secret_directory(setup.secrets.directory));
     setup.secrets.directory = std::filesystem::absolute(setup.secrets.directory).string();
@@ -144,6 +155,8 @@ Subcommand run_subcommand() {
                   flag("--output", &options->output, "show what the programs write, line by line"),
                   flag("--web", &options->web,
                        "serve the dashboard on this machine while the workflow runs, and print its address"),
+                  text("--files-bytes", "SIZE", &options->files_bytes,
+                       "the most that the stored outputs of stages may take, in the state folder; default: 100GiB"),
                   text("--secrets-dir", "DIR", &options->secrets.directory,
                        "where the secrets of tasks are: one file for each, mode 0600"),
                   text("--secrets-command", "COMMAND", &options->secrets.command,

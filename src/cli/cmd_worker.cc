@@ -127,6 +127,29 @@ struct WorkerTable {
                         .meaning = "folder for the results of stages with `cache`; empty: such stages always run",
                         .flag = "cache-dir"},
                        "");
+  Setting<std::string> files = table.add_string(
+      {.name = "worker.files_dir",
+       .meaning =
+           "a folder that all machines of the fleet share, in which the outputs of stages are stored; empty: at the "
+           "host that was joined with --host",
+       .flag = "files"},
+      "");
+  Setting<ByteSize> files_bytes = table.add_bytes(
+      {.name = "worker.files_bytes",
+       .meaning = "the most bytes that the folder of --files may have; a file that does not fit is refused",
+       .flag = "files-bytes"},
+      {100ULL << 30}, {0}, {1ULL << 60});
+  Setting<std::string> files_cache = table.add_string(
+      {.name = "worker.files_cache_dir",
+       .meaning = "this worker's cache of files; empty: files in --dir, or without it a temporary folder "
+                  "(none with --files)",
+       .flag = "files-cache"},
+      "");
+  Setting<ByteSize> files_cache_bytes = table.add_bytes(
+      {.name = "worker.files_cache_bytes",
+       .meaning = "the most bytes that the cache of files may have; the least recently used are removed",
+       .flag = "files-cache-bytes"},
+      {20ULL << 30}, {1ULL << 20}, {1ULL << 60});
   Setting<std::string> secrets_directory =
       table.add_string({.name = "worker.secrets_dir",
                         .meaning = "a folder with one file for each secret of tasks, mode 0600; empty: none",
@@ -261,6 +284,14 @@ Result<int> run(const WorkerCommand& command) {
   setup.options.detect_resources = false;
   setup.options.directory = settings.get(rows.directory);
   setup.options.cache_directory = settings.get(rows.cache);
+  FileSources& files = setup.options.files;
+  files.directory = settings.get(rows.files);
+  files.directory_bytes = settings.get(rows.files_bytes).count;
+  files.cache_directory = settings.get(rows.files_cache);
+  files.cache_bytes = settings.get(rows.files_cache_bytes).count;
+  if (files.cache_directory.empty() && !settings.get(rows.directory).empty()) {
+    files.cache_directory = settings.get(rows.directory) + "/files";
+  }
   setup.options.secrets.directory = settings.get(rows.secrets_directory);
   setup.options.secrets.command = settings.get(rows.secrets_command);
   if (!setup.options.secrets.directory.empty()) ROTA_TRY(check_secret_directory(setup.options.secrets.directory));

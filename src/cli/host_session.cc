@@ -83,6 +83,8 @@ host::HttpDoorOptions http_options(const host::HostConfig& config) {
   options.hosts = config.http_hosts;
   options.state = config.state;
   options.secrets = config.secrets;
+  options.files = config.files;
+  options.files_bytes = config.files_bytes;
   if (config.density) options.density = density_path(config);
   options.metrics = metrics_path(config);
   const char* user = std::getenv("USER");  // NOLINT(concurrency-mt-unsafe): nothing here changes the environment.
@@ -493,6 +495,8 @@ void Session::start_workers(fiber::Nursery& nursery) {
     options.directory = setup_.config.state + "/logs";
     options.cache_directory = setup_.config.state + "/cache";
     options.secrets.directory = setup_.config.secrets;
+    options.files.directory = setup_.config.files;
+    options.files.directory_bytes = setup_.config.files_bytes;
     // Several in the time after which the host gives a silent worker up.
     options.heartbeat_every = std::clamp<nanoseconds>(std::chrono::milliseconds(setup_.policy.heartbeat_ttl_ms) / 4,
                                                       std::chrono::milliseconds(10), options.heartbeat_every);

@@ -302,6 +302,7 @@ class Keeper {
     KeptResult kept;
     kept.result = task.extra == nullptr || task.extra->result.empty() ? "null" : task.extra->result;
     kept.note = "unchanged since " + from.to_string();
+    if (task.extra != nullptr) kept.outputs = task.extra->outputs;
     return kept;
   }
 

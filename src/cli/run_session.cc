@@ -274,6 +274,8 @@ void Session::start_worker(const model::WorkerSpec& spec, fiber::Nursery& nurser
     return result;
   };
   options.secrets = setup_.secrets;
+  options.files.directory = setup_.state + "/files";
+  options.files.directory_bytes = setup_.files_bytes;
   running.worker = std::make_unique<Worker>(std::move(options));
   running.end = bus_.connect(spec.name).value();  // The names in a fleet file are unique.
   running.task = nursery.spawn([worker = running.worker.get(), end = running.end.get()] { return worker->run(*end); });

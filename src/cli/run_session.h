@@ -43,7 +43,8 @@ struct RunSetup {
   bool output = false;            // Stream what the programs write to the view.
   bool web = false;               // Serve the dashboard while the workflow runs.
   ledger::Durability durability = ledger::Durability::kFull;
-  SecretSources secrets{};  // Where the workers look up the secrets of tasks.
+  SecretSources secrets{};                               // Where the workers look up the secrets of tasks.
+  std::uint64_t files_bytes = std::uint64_t{100} << 30;  // The most that the outputs of stages take: <state>/files.
 };
 
 [[nodiscard]] PastQuery past_query(const RunSetup& setup);

@@ -1,5 +1,6 @@
 #include "cli/worker_session.h"
 
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -7,6 +8,7 @@
 #include <utility>
 
 #include "cli/daemon.h"
+#include "cli/worker_files.h"
 #include "model/message.h"
 #include "rota/fiber/error.h"
 #include "rota/fiber/nursery.h"
@@ -17,6 +19,16 @@
 namespace rota::cli {
 
 namespace {
+
+Result<std::string> make_temporary_folder() {
+  std::error_code error;
+  std::string path = (std::filesystem::temp_directory_path(error) / "rota-files-XXXXXX").string();
+  if (error || ::mkdtemp(path.data()) == nullptr) {
+    return Error{ErrorCode::kIoError,
+                 "a temporary folder for files could not be created; give one with --files-cache DIR"};
+  }
+  return path;
+}
 
 // Until the worker has left and this task is cancelled.
 void serve_signals(DaemonSignals& signals, Worker& worker, Duration drain) {
@@ -66,9 +78,20 @@ Result<void> run_worker(const WorkerSetup& setup) {
     Result<void> joined;
     std::optional<CurrentIdentity> identity;
     WorkerOptions options = setup.options;
+    std::string temporary;  // The cache of files, if no folder was given.
     if (setup.identity) {
       identity.emplace(*setup.identity);
       options.secrets.host = [&identity](const SecretRequest& request) { return fetch_secret(*identity, request); };
+      if (options.files.directory.empty()) {
+        Result<std::shared_ptr<HostStore>> store = HostStore::open(*identity);
+        if (!store.ok()) return Result<void>(std::move(store).take_error());
+        use_host_store(options.files, *store);
+        if (options.files.cache_directory.empty()) {
+          const Result<std::string> made = make_temporary_folder();
+          if (!made.ok()) return Result<void>(made.error());
+          options.files.cache_directory = temporary = *made;
+        }
+      }
     }
     Worker worker(std::move(options));
     fiber::with_scope([&](fiber::Nursery& nursery) {
@@ -83,6 +106,10 @@ Result<void> run_worker(const WorkerSetup& setup) {
       keeping.cancel();
       watching.cancel();
     });
+    if (!temporary.empty()) {
+      std::error_code none;
+      std::filesystem::remove_all(temporary, none);
+    }
     return joined;
   });
   if (outcome.ok()) {

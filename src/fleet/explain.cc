@@ -292,6 +292,13 @@ void Explainer::succeeded() {
   because(ExplainReason::kSucceeded, "succeeded on " + worker_name(task_.worker) + " in attempt " +
                                          task_.attempt.to_string() + ", which took " + span_of(took));
   cache_note();
+  if (task_.extra != nullptr && !task_.extra->outputs.empty()) {
+    std::int64_t bytes = 0;
+    for (const model::StoredFile& file : task_.extra->outputs) bytes += file.bytes;
+    also("; it stored " + counted(task_.extra->outputs.size(), "file") + " with " + std::to_string(bytes) + " bytes");
+    fact("stored_bytes", bytes);
+    for (const model::StoredFile& file : task_.extra->outputs) fact("output", file.path + " " + file.sha256);
+  }
   fact("took_ns", took);
   placement();
 }

@@ -11,7 +11,7 @@
 
 namespace rota::fleet {
 
-inline constexpr std::string_view kFrozenLog = "5a9c7292790728f1981daf73a7bfdc2a";
+inline constexpr std::string_view kFrozenLog = "4a95a8d07156615ce10044382c8d45c4";
 
 inline std::string play_frozen_log() {
   Hash128 chain = first_chain();

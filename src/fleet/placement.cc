@@ -9,6 +9,7 @@
 
 #include "fleet/dispatch_mode.h"
 #include "fleet/draw.h"
+#include "fleet/input_files.h"
 #include "rota/assert.h"
 
 namespace rota::fleet {
@@ -100,7 +101,13 @@ Preference preference_of(const State& state, TaskId id) {
   Preference found;
   if (rules.checks_requirements) found.category = use.category;
   const bool context = state.policy().context_reuse || state.policy().selection == Selection::kAffinity;
-  if (rules.uses_context && context) found.holders = state.placement().holders_of(use.context);
+  if (rules.uses_context && context) {
+    found.holders = state.placement().holders_of(use.context);
+    if (use.spec.files) {
+      const std::vector<const CacheHolders*> files = state.placement().holders_of(wanted_files(state, id));
+      found.holders.insert(found.holders.end(), files.begin(), files.end());
+    }
+  }
   return found;
 }
 

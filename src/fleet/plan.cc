@@ -67,6 +67,24 @@ Result<void> check_batch(const TaskTemplate& use) {
                  " is outside of them");
 }
 
+// Files of one task alone: which of the tasks that run as one makes them, or needs them, would not be known. A path
+// with references is checked by the worker, when it is known.
+Result<void> check_files(const TaskTemplate& use) {
+  if (!use.spec.files) return {};
+  if (use.mergeable) return invalid("tasks with outputs or fetch are not merged");
+  for (const std::string& path : use.spec.files->outputs) {
+    if (path.find("${") == std::string::npos && !model::is_inside(path)) {
+      return invalid("the output '" + path + "' is not inside of the task's directory");
+    }
+  }
+  for (const model::FetchSpec& fetch : use.spec.files->fetch) {
+    if (!fetch.to.empty() && !model::is_inside(fetch.to)) {
+      return invalid("the folder '" + fetch.to + "' of fetch is not inside of the task's directory");
+    }
+  }
+  return {};
+}
+
 // The stage that a use refers to; none for the task's own things.
 std::uint32_t stage_of(const graph::Dag& dag, const ReferenceUse& use) {
   const graph::TaskRef ref = is_reserved_root(use.reference.root) ? graph::TaskRef() : dag.find(use.reference.root);
@@ -209,6 +227,7 @@ Result<WorkflowPlan> plan_workflow(const WorkflowSpec& spec) {
     if (Result<void> numbers = check_numbers(use); !numbers.ok()) return named(std::move(numbers).take_error());
     if (Result<void> fine = check_executable(use.spec); !fine.ok()) return named(std::move(fine).take_error());
     if (Result<void> fine = check_batch(use); !fine.ok()) return named(std::move(fine).take_error());
+    if (Result<void> fine = check_files(use); !fine.ok()) return named(std::move(fine).take_error());
     Result<std::vector<ReferenceUse>> found = find_references(use.spec);
     if (!found.ok()) return named(std::move(found).take_error());
     info.references = std::move(*found);
@@ -228,6 +247,10 @@ Result<WorkflowPlan> plan_workflow(const WorkflowSpec& spec) {
       if (stage != TemplateInfo::kNoStage && info.sticky == TemplateInfo::kNoStage && hands_on_weights(each)) {
         info.sticky = stage;
       }
+    }
+    for (std::size_t f = 0; use.spec.files && f < use.spec.files->fetch.size(); ++f) {
+      const std::string& stage = use.spec.files->fetch[f].stage;
+      all.push_back({.reference = {.text = "fetch: " + stage, .root = stage}, .under = "fetch"});
     }
   }
 

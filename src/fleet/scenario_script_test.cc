@@ -284,6 +284,15 @@ Result<void> stage_line(const ScriptLine& line, WorkflowSpec& workflow) {
   ROTA_TRY(words.list("cap", work.needs.capabilities));
   ROTA_TRY(words.parsed("label", work.needs.labels, labels));
   ROTA_TRY(words.list("context", work.context));
+  std::vector<std::string> outputs;
+  std::vector<std::string> fetch;
+  ROTA_TRY(words.list("outputs", outputs));
+  ROTA_TRY(words.list("fetch", fetch));
+  if (!outputs.empty() || !fetch.empty()) {
+    model::FilesSpec& files = work.spec.files.emplace();
+    files.outputs = std::move(outputs);
+    for (std::string& from : fetch) files.fetch.push_back({std::move(from), {}});
+  }
   ROTA_TRY(words.text("if", work.condition));
   ROTA_TRY(words.number("attempts", work.retry.max_attempts));
   ROTA_TRY(words.parsed("backoff", work.retry.backoff_ms, milliseconds));
@@ -361,6 +370,15 @@ Result<Command> report_command(const std::string& verb, Words& words, const Stat
                                        : AttemptEnd::kCancelled;
     ROTA_TRY(words.text("result", outcome.result));
     ROTA_TRY(words.text("note", outcome.cache_note));
+    std::vector<std::string> files;
+    ROTA_TRY(words.list("files", files));
+    for (const std::string& file : files) {
+      const std::size_t first = file.find(':');
+      const std::size_t second = file.find(':', first + 1);
+      if (second == std::string::npos) return wrong("write a file like out.bin:ab12:100");
+      outcome.outputs.push_back({file.substr(0, first), file.substr(first + 1, second - first - 1),
+                                 std::stoll(file.substr(second + 1)), false});
+    }
     ROTA_TRY(words.number("started_ns", outcome.started_ns));
     ROTA_TRY(words.number("ended_ns", outcome.ended_ns));
     outcome.reused = words.flag("reused");

@@ -17,12 +17,12 @@
 //               handlers=a,b no_programs]
 //   workflow NAME [user= priority= key= deadline= fail_fast]     with lines
 //     stage NAME [needs=a,b items=N priority= type= category= inputs= cpu= mem= gpu= named= zone= cap= label=
-//     context=a,b if=
+//     context=a,b outputs=a,b fetch=a,b (stages) if=
 //                 attempts= backoff= backoff_most= memory_factor= timeout= pin= mergeable preemptible gang handler
 //                 batch when= finally parallel= each=name (for all that it needs)]
 //       A stage runs a program unless it says `handler`: then it runs the handler of its type.
 //   ok TASK [result=JSON] [reused]   fail TASK [MESSAGE] [kind=K] [final] [batch]      stopped TASK
-//       (each: note= started_ns= ended_ns=)
+//       (each: note= started_ns= ended_ns=; ok: files=PATH:SHA256:BYTES,...)
 //   checkpoint TASK JSON             undeliverable TASK                        (each: attempt=N, by default the latest)
 //   pause | resume | cancel | retry  WORKFLOW or TASK         priority WORKFLOW-or-TASK NUMBER       forget WORKFLOW
 //   policy FIELD=VALUE...            changes these of the policy in force

@@ -309,6 +309,8 @@ TEST(ScenarioTest, FanOut) { run_scenario("fan_out"); }
 
 // Y-3: a task waits only for the tasks with the same values.
 TEST(ScenarioTest, ItemNeeds) { run_scenario("item_needs"); }
+// U-6, B-10: a task goes where the files are that it fetches.
+TEST(ScenarioTest, Files) { run_scenario("files"); }
 
 // A script that no test runs would rot.
 TEST(ScenarioTest, EveryScriptIsRun) {

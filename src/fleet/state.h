@@ -67,7 +67,9 @@ struct TaskExtra {
   bool reused = false;                // Its result is that of an earlier success (`cache`).
   std::string cache_note{};           // Why its last attempt was run or not, if its stage has `cache`.
   WorkerId reserved{};                // Room is kept for it there while it is ready (B-22); none: nowhere.
-  ROTA_FIELDS(result, checkpoint, message, kind, root, failed_on, memory_bytes, due_ns, reused, cache_note, reserved)
+  std::vector<model::StoredFile> outputs{};  // Its files, which are stored (U-6).
+  ROTA_FIELDS(result, checkpoint, message, kind, root, failed_on, memory_bytes, due_ns, reused, cache_note, reserved,
+              outputs)
 };
 
 // Times are wall times. Those of an attempt are as its worker reported them, bounded by what the brain knows:

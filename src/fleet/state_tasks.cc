@@ -4,6 +4,7 @@
 
 #include "fleet/codec.h"
 #include "fleet/dispatch_mode.h"
+#include "fleet/input_files.h"
 #include "fleet/state.h"
 #include "rota/assert.h"
 
@@ -92,6 +93,9 @@ void State::on(const TaskAssigned& e, const Command&) {
   for (const AttemptId& member : e.members) begin(member.task, member.attempt);
   worker.executions.push_back(std::move(execution));
   for (const std::string& item : use.context) touch_cache(worker, item, time_ns());
+  if (use.spec.files) {
+    for (const std::string& item : wanted_files(*this, e.task)) touch_cache(worker, item, time_ns());
+  }
   globals_.last_assigned = e.worker;
   const Binding binding = dispatch_rules(*this).binding;
   if (binding == Binding::kWorkflow && lead_workflow.bound.is_none()) {
@@ -191,6 +195,11 @@ void State::keep_outcome(Task& task, TaskId id, const Command& cause) {
   if (task.state == TaskState::kSucceeded && !outcome.result.empty() && outcome.result != "null") {
     extra(task).result = outcome.result;
   }
+  if (task.state == TaskState::kSucceeded && !outcome.outputs.empty()) {
+    extra(task).outputs = outcome.outputs;
+    Worker& worker = edit(task.worker);
+    for (const std::string& item : file_items(outcome.outputs)) touch_cache(worker, item, time_ns());
+  }
   if (!graph::is_terminal(task.state) || outcome.started_ns == 0) return;
   const auto [started_ns, ended_ns] = outcome.times_within(task.assigned_ns, time_ns());
   task.started_ns = started_ns;
@@ -238,6 +247,7 @@ void State::on(const TaskRequeued& e, const Command& cause) {
     more.due_ns = 0;
     task.skipped = false;
     more.result.clear();
+    more.outputs.clear();
     move(workflow, task, TaskState::kQueued);
     if (workflow.stages[task.stage].waits == 0 && !workflow.waits_for_items(task)) ready_or_examined(workflow, task);
     return;

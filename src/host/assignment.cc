@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "fleet/input_files.h"
 #include "fleet/scope.h"
 
 namespace rota::host {
@@ -42,6 +43,9 @@ Result<model::Assign> assignment(const State& state, const Execution& execution,
   assign.term = term;
   assign.identity = identity_of(state, execution.lead);
   ROTA_TRY_ASSIGN(assign.spec, fleet::resolved_spec(state, execution.lead));
+  if (assign.spec.files) {
+    ROTA_TRY_ASSIGN(assign.files, fleet::input_files(state, execution.lead));
+  }
   assign.resources = execution.held;
   assign.assigned_ns = state.at(execution.lead).assigned_ns;
   assign.incarnation = state.at(state.at(execution.lead).worker).incarnation();

@@ -146,7 +146,20 @@ HostSettings::HostSettings(SettingsTable& table)
                                             "read it, and workers ask for the secrets of tasks that they hold; empty: "
                                             "none",
                                  .flag = "secrets-dir"},
-                                "")) {}
+                                "")),
+      files_(
+          table.add_string({.name = "host.files_dir",
+                            .meaning = "the folder in which the outputs of stages are stored, for workers that joined "
+                                       "with --host; hosts that share one log need a folder that all of them share; "
+                                       "empty: files in the state folder",
+                            .flag = "files"},
+                           "")),
+      files_bytes_(
+          table.add_bytes({.name = "host.files_bytes",
+                           .meaning = "the most bytes that the store of files may have; a file that does not fit "
+                                      "is refused",
+                           .flag = "files-bytes"},
+                          {100ULL << 30}, {0}, {1ULL << 60})) {}
 
 HostConfig HostSettings::config(const Settings& settings) const {
   HostConfig config;
@@ -177,6 +190,9 @@ HostConfig HostSettings::config(const Settings& settings) const {
   config.http_hosts = settings.get(http_hosts_);
   config.http_connections = settings.get(http_connections_);
   config.secrets = settings.get(secrets_);
+  config.files = settings.get(files_);
+  if (config.files.empty()) config.files = config.state + "/files";
+  config.files_bytes = settings.get(files_bytes_).count;
   return config;
 }
 

@@ -43,6 +43,8 @@ struct HostConfig {
   StringList http_hosts{};
   std::int64_t http_connections = 0;
   std::string secrets{};  // The folder of the secrets of tasks; empty: none.
+  std::string files{};    // The folder of the store of files.
+  std::uint64_t files_bytes = 0;
 };
 
 // The file of H-2, and the one of H-3.
@@ -87,6 +89,8 @@ class HostSettings {
   Setting<StringList> http_hosts_;
   Setting<std::int64_t> http_connections_;
   Setting<std::string> secrets_;
+  Setting<std::string> files_;
+  Setting<ByteSize> files_bytes_;
 };
 
 }  // namespace rota::host

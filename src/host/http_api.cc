@@ -41,6 +41,8 @@ bool role_allows(const Credential& who, Access access) {
       return who.role == Role::kAdmin;
     case Access::kWorker:  // The handler compares the name.
       return who.role == Role::kWorker;
+    case Access::kFiles:
+      return is_user || who.role == Role::kWorker;
     case Access::kJoin:
       return who.role == Role::kJoin;
   }
@@ -233,6 +235,7 @@ net::HttpHandler::Admission HttpApi::admit(const net::HttpRequest& head) {
   if (!allowed.ok()) return finish(problem_response(allowed.error()));
   const HttpRoute& route = *allowed->match.route;
   if (route.accepts.empty()) return std::uint64_t{0};
+  if (route.most_bytes > 0) return route.most_bytes;
   return route.body_schema.empty() ? kMostWorkflowBytes : kMostOtherBytes;
 }
 
@@ -245,7 +248,8 @@ net::HttpResponse HttpApi::handle(net::HttpRequest& request) {
   Result<net::HttpResponse> response = allowed->match.route->handler(call);
   net::HttpResponse finished = finish(response.ok() ? std::move(*response) : problem_response(response.error()));
   finished.fields.push_back({"X-Request-Id", call.request_id});
-  if (call.who != nullptr && request.method != "GET" && request.method != "HEAD") {
+  const bool logged = allowed->match.route->logged;
+  if (logged && call.who != nullptr && request.method != "GET" && request.method != "HEAD") {
     ROTA_LOG(kInfo, "http request", {"request", call.request_id}, {"token", call.who->id}, {"user", call.who->user},
              {"from", request.peer}, {"method", request.method}, {"path", printable(request.path)},
              {"status", finished.status});

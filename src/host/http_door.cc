@@ -124,7 +124,14 @@ HttpDoor::HttpDoor(Host& host, ledger::Ledger& ledger, const HttpDoorOptions& op
                 .wall_ns = options.wall_ns ? options.wall_ns : system_wall_ns,
                 .stats = [this] { return server_->stats(); },
                 .failures = failures_},
-      api_(services_, tokens_, std::move(hosts)) {}
+      api_(services_, tokens_, std::move(hosts)) {
+  if (options.files.empty()) return;
+  services_.files = std::make_unique<FileUploads>(
+      net::FileStore::Options{.directory = options.files,
+                              .most_bytes = options.files_bytes,
+                              .setting = "--files-bytes of the host",
+                              .advice = "wait until the host forgets older workflows, whose files it removes then"});
+}
 
 Result<std::unique_ptr<HttpDoor>> HttpDoor::open(Host& host, ledger::Ledger& ledger, net::Network& network,
                                                  HttpDoorOptions options) {

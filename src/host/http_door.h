@@ -47,6 +47,8 @@ struct HttpDoorOptions {
   std::function<std::int64_t()> wall_ns{};  // Empty: the system's clock.
   WorkerGrants grants{};
   std::string secrets{};  // The folder of the secrets that workers may ask for (base/secret_file.h); empty: none.
+  std::string files{};    // The folder of the store of files (U-6); empty: this host has none.
+  std::uint64_t files_bytes = 0;  // The most that it may have; 0: no bound but that of the disk.
 };
 
 // The address, if it may be listened on with these options. InvalidArgument; FailedPrecondition for an address beyond

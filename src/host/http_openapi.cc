@@ -33,6 +33,8 @@ std::string_view role_of(Access access) {
       return "admin";
     case Access::kWorker:
       return "worker (its own identity)";
+    case Access::kFiles:
+      return "read, worker";
     case Access::kJoin:
       return "join";
   }

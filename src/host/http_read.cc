@@ -351,6 +351,7 @@ Result<net::HttpResponse> get_result(HttpCall& call) {
     if (task->extra != nullptr) {
       view.result = {task->extra->result};
       view.checkpoint = {task->extra->checkpoint};
+      view.outputs = task->extra->outputs;
     }
     return {};
   });

@@ -23,6 +23,7 @@ HttpReply json(int status, std::string_view meaning) {
 const HttpParameter kWorkflow{"id", In::kPath, "the workflow, for example wf-3"};
 const HttpParameter kTask{"id", In::kPath, "the task, for example wf-3.0"};
 const HttpParameter kWorker{"name", In::kPath, "the worker's name"};
+const HttpParameter kSha256{"sha256", In::kPath, "the SHA-256 of the content: 64 hexadecimal digits in lower case"};
 const HttpParameter kAt{"at", In::kQuery, "answer with the state as it was after this record of the log",
                         Type::kInteger};
 const HttpParameter kWaitIndex{
@@ -494,6 +495,46 @@ std::vector<HttpRoute> make_table() {
                    .replies = {{200, "The value, byte by byte.", "application/octet-stream"}},
                    .errors = {404, 412},
                    .handler = &routes::get_secret});
+  table.push_back({.method = "GET",
+                   .path = "/v1/files/{sha256}",
+                   .access = Access::kFiles,
+                   .operation = "getFile",
+                   .summary =
+                       "The content of a file that a task has stored (`outputs`), or a part of it. Verify it: its "
+                       "SHA-256 is its name.",
+                   .parameters = {kSha256, {"range", In::kHeader, "one range of bytes: bytes=1000-1999"}},
+                   .replies = {{200, "The content.", "application/octet-stream"},
+                               {206, "The bytes of the range.", "application/octet-stream"}},
+                   .errors = {404, 416},
+                   .handler = &routes::get_file});
+  table.push_back({.method = "PUT",
+                   .path = "/v1/files/{sha256}",
+                   .access = Access::kWorker,
+                   .operation = "putFile",
+                   .summary =
+                       "Store the next piece of a content, at most 1 MiB. Without a body: how much the host has, "
+                       "which is where the next piece begins. With the last piece the content is verified.",
+                   .parameters = {kSha256,
+                                  {.name = "bytes", .meaning = "how large the content is", .type = Type::kInteger},
+                                  {.name = "offset", .meaning = "where the piece begins (0)", .type = Type::kInteger}},
+                   .accepts = {"application/octet-stream"},
+                   .replies = {json<UploadView>(200, "The host has this much of it."),
+                               json<UploadView>(201, "The content is complete, verified and durable.")},
+                   .most_bytes = kMostPieceBytes,
+                   .logged = false,
+                   .errors = {404, 409, 413, 415, 422, 429, 507},
+                   .handler = &routes::put_file});
+  table.push_back({.method = "POST",
+                   .path = "/v1/files/{sha256}/check",
+                   .access = Access::kWorker,
+                   .operation = "checkFile",
+                   .summary =
+                       "Verify a content at the host, because what arrived was damaged. A content that is damaged "
+                       "at the host is removed (500, Corrupt), so that it can be stored again.",
+                   .parameters = {kSha256},
+                   .replies = {json<DoneView>(200, "It is as its name says.")},
+                   .errors = {404, 500},
+                   .handler = &routes::check_file});
   table.push_back({.method = "DELETE",
                    .path = "/v1/tokens/{name}",
                    .access = Access::kAdmin,

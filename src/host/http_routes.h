@@ -4,13 +4,14 @@
 // A route that is in the table works; what does not exist yet is not in it. Handlers are in http_read.cc (lists and
 // single objects), http_overview.cc and http_run.cc (pictures), http_log.cc (the log, output of tasks), http_past.cc
 // (decisions, queue, density), http_write.cc (submissions and control), http_admin.cc (tokens), http_secrets.cc,
-// http_schedules.cc, http_stream.cc (events, metrics, probes) and http_page.cc (the dashboard).
+// http_files.cc, http_schedules.cc, http_stream.cc (events, metrics, probes) and http_page.cc (the dashboard).
 //
 // Thread safety: the table is constant; handlers are called by many tasks at the same time.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,6 +20,7 @@
 
 #include "base/json_writer.h"
 #include "base/sync.h"
+#include "host/file_uploads.h"
 #include "host/history.h"
 #include "host/host.h"
 #include "host/http_tokens.h"
@@ -40,7 +42,8 @@ enum class Access : std::uint8_t {
   kSubmit,  // submit and admin.
   kOwner,   // admin; submit for workflows of the token's user.
   kAdmin,
-  kWorker,  // The identity of the worker that the path names.
+  kWorker,  // The identity of a worker; if the path names one, of that worker.
+  kFiles,   // Any role, and every worker.
   kJoin,    // A join token.
 };
 
@@ -77,12 +80,13 @@ struct HttpServices {
   std::function<std::int64_t()> wall_ns;  // For tokens and explanations.
   std::function<net::HttpStats()> stats;  // Of the server.
   FailedAttempts& failures;
-  sync::Atomic<bool> refusing{false};   // The host is stopping: no more submissions.
-  sync::Atomic<bool> replaying{false};  // One replay at a time.
-  ReadCache reads{};                    // For answer_shared().
-  History history{};                    // For get_history().
-  fiber::Semaphore large_reads{4};      // Pages of the log and snapshots in memory at the same time.
-  fiber::Mutex granting{};              // One worker joins at a time.
+  sync::Atomic<bool> refusing{false};    // The host is stopping: no more submissions.
+  sync::Atomic<bool> replaying{false};   // One replay at a time.
+  ReadCache reads{};                     // For answer_shared().
+  History history{};                     // For get_history().
+  fiber::Semaphore large_reads{4};       // Pages of the log and snapshots in memory at the same time.
+  fiber::Mutex granting{};               // One worker joins at a time.
+  std::unique_ptr<FileUploads> files{};  // The store of files; null: none.
 };
 
 struct HttpCall {
@@ -107,14 +111,18 @@ struct HttpRoute {
   std::vector<std::string_view> accepts{};  // Types of the request's body; empty: no body.
   std::string_view body_schema{};           // The schema of a JSON body, if it has one.
   std::vector<HttpReply> replies{};
-  bool decides = false;       // Asks the brain for a decision, which only the leader of several hosts makes.
-  std::vector<int> errors{};  // Statuses beside 400, 401, 403 and 503, which every route may answer.
+  std::uint64_t most_bytes = 0;  // Of the body; 0: as for its type.
+  bool logged = true;            // A request that changes something is in the log of the host.
+  bool decides = false;          // Asks the brain for a decision, which only the leader of several hosts makes.
+  std::vector<int> errors{};     // Statuses beside 400, 401, 403 and 503, which every route may answer.
   Result<net::HttpResponse> (*handler)(HttpCall& call) = nullptr;
 };
 
 // Bodies of workflows, as a file may be large; and of everything else.
 inline constexpr std::uint64_t kMostWorkflowBytes = std::uint64_t{16} << 20;
 inline constexpr std::uint64_t kMostOtherBytes = std::uint64_t{4} << 10;
+
+inline constexpr std::uint64_t kMostPieceBytes = std::uint64_t{1} << 20;  // Of the content of a file.
 
 [[nodiscard]] std::span<const HttpRoute> http_routes();
 
@@ -178,6 +186,10 @@ Result<net::HttpResponse> rotate_token(HttpCall& call);
 Result<net::HttpResponse> join_worker(HttpCall& call);
 Result<net::HttpResponse> renew_worker(HttpCall& call);
 Result<net::HttpResponse> get_secret(HttpCall& call);
+
+Result<net::HttpResponse> get_file(HttpCall& call);
+Result<net::HttpResponse> put_file(HttpCall& call);
+Result<net::HttpResponse> check_file(HttpCall& call);
 
 Result<net::HttpResponse> submit_workflow(HttpCall& call);
 Result<net::HttpResponse> validate_workflow(HttpCall& call);

@@ -86,7 +86,9 @@ struct HttpWorld {
                                                                    .limits = limits,
                                                                    .wall_ns = [] { return kWall; },
                                                                    .grants = grants,
-                                                                   .secrets = secrets});
+                                                                   .secrets = secrets,
+                                                                   .files = files,
+                                                                   .files_bytes = files_bytes});
         ASSERT_TRUE(opened.ok()) << opened.error().to_string();
         door = std::move(*opened);
         fiber::Task<void> serving = nursery.spawn([this] { door->run(); });
@@ -140,6 +142,8 @@ struct HttpWorld {
   net::HttpLimits limits{};
   WorkerGrants grants{};
   std::string secrets{};  // A folder.
+  std::string files{};    // Likewise.
+  std::uint64_t files_bytes = 0;
   ledger::MemoryLedger memory;
   ledger::Ledger* ledger = &memory;
   bus::LocalBus bus;

@@ -250,7 +250,8 @@ struct TaskResultView {
   std::string state{};
   RawJson result{};
   RawJson checkpoint{};
-  ROTA_FIELDS(id, state, result, checkpoint)
+  std::vector<model::StoredFile> outputs{};  // Its files; their contents are at /v1/files/{sha256}.
+  ROTA_FIELDS(id, state, result, checkpoint, outputs)
 };
 
 struct ExplanationView {
@@ -455,6 +456,13 @@ struct DoneView {
   static constexpr std::string_view kSchema = "Done";
   std::uint64_t index = 0;  // What was asked for is done in the state of this record.
   ROTA_FIELDS(index)
+};
+
+struct UploadView {
+  static constexpr std::string_view kSchema = "Upload";
+  std::uint64_t offset = 0;  // How many bytes of the content the host has.
+  std::uint64_t bytes = 0;   // How many it will have.
+  ROTA_FIELDS(offset, bytes)
 };
 
 struct PriorityView {

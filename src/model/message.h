@@ -64,7 +64,8 @@ struct Assign {
   std::vector<MergedTask> merged{};  // Empty, or all merged tasks with the leading one first.
   std::int64_t assigned_ns = 0;      // Of the leading task and of all merged ones.
   Incarnation incarnation{};         // Of the worker that it is for.
-  ROTA_FIELDS(id, term, identity, spec, resources, merged, assigned_ns, incarnation)
+  std::vector<StoredFile> files{};   // What is placed into its directory before it starts. By path.
+  ROTA_FIELDS(id, term, identity, spec, resources, merged, assigned_ns, incarnation, files)
 };
 
 // What a worker is to do with an attempt that it has.

@@ -60,6 +60,8 @@ TEST(MessageTest, AnAssignmentArrivesAsItWasSent) {
   sent.resources.devices = 5;
   sent.merged = {{sent.id, "{}"}};
   sent.assigned_ns = 12;
+  sent.files = {{"data/a.bin", std::string(64, 'a'), 12, true}};
+  sent.spec.files = FilesSpec{.outputs = {"out/*"}, .fetch = {{"prepare", "in"}}};
   sent.incarnation = Incarnation(99);
   const Result<ToWorker> received = decode_to_worker(encode_message(ToWorker(sent)));
   ASSERT_TRUE(received.ok());
@@ -71,7 +73,19 @@ TEST(MessageTest, AnAssignmentArrivesAsItWasSent) {
   EXPECT_EQ(again.resources, sent.resources);
   EXPECT_EQ(again.merged, sent.merged);
   EXPECT_EQ(again.assigned_ns, sent.assigned_ns);
+  EXPECT_EQ(again.files, sent.files);
   EXPECT_EQ(again.incarnation, sent.incarnation);
+}
+
+// Contract: U-6. The files of a task stay inside of its directory: no other path is stored, and none is placed.
+TEST(TaskSpecTest, APathStaysInsideOfTheDirectory) {
+  for (const char* inside : {"a", "a/b", "a/", "a/b/", "..a", "a..", ".hidden", "a b/*.bin", "**/x"}) {
+    EXPECT_TRUE(is_inside(inside)) << inside;
+  }
+  for (const char* outside : {"", "/", "/a", "..", "../a", "a/..", "a/../b", ".", "./a", "a/./b", "a//b", "a//"}) {
+    EXPECT_FALSE(is_inside(outside)) << outside;
+  }
+  EXPECT_FALSE(is_inside(std::string_view("a\0b", 3)));
 }
 
 // U-1: an assignment or a control is for one incarnation of a worker. Without one it is for every worker of the name.
@@ -154,6 +168,9 @@ TEST(MessageTest, EveryMemberIsInItsList) {
   expect_all_members_listed<ProgramSpec>();
   expect_all_members_listed<ProgramLimits>();
   expect_all_members_listed<CacheSpec>();
+  expect_all_members_listed<FilesSpec>();
+  expect_all_members_listed<FetchSpec>();
+  expect_all_members_listed<StoredFile>();
   expect_all_members_listed<Variable>();
   expect_all_members_listed<SecretVariable>();
   expect_all_members_listed<WorkerSpec>();

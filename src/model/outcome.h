@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "model/enum_names.h"
 #include "rota/model/fields.h"
 #include "rota/model/ids.h"
+#include "rota/model/stored_file.h"
 
 namespace rota::model {
 
@@ -49,13 +51,14 @@ struct AttemptOutcome {
   // Wall time at the worker. Both are 0 if the attempt ended before it started.
   std::int64_t started_ns = 0;
   std::int64_t ended_ns = 0;
-  std::int64_t cpu_us = 0;         // Processor time of a program.
-  std::int64_t max_rss_bytes = 0;  // Largest resident set of a program.
-  std::string log_path{};          // Where its output is on the worker; empty: it wrote none.
-  bool reused = false;             // Nothing was run: the result is that of an earlier success (`cache`).
-  std::string cache_note{};        // Why it was run or not; empty unless its stage has `cache`.
+  std::int64_t cpu_us = 0;            // Processor time of a program.
+  std::int64_t max_rss_bytes = 0;     // Largest resident set of a program.
+  std::string log_path{};             // Where its output is on the worker; empty: it wrote none.
+  bool reused = false;                // Nothing was run: the result is that of an earlier success (`cache`).
+  std::string cache_note{};           // Why it was run or not; empty unless its stage has `cache`.
+  std::vector<StoredFile> outputs{};  // kSucceeded: its files, which are stored. By path.
   ROTA_FIELDS(end, failure, final, batch, message, result, started_ns, ended_ns, cpu_us, max_rss_bytes, log_path,
-              reused, cache_note)
+              reused, cache_note, outputs)
   friend auto operator<=>(const AttemptOutcome&, const AttemptOutcome&) = default;
 
   // The times of the attempt, moved into the period from its assignment to its report. The clocks of two machines

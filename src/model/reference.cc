@@ -413,6 +413,10 @@ Result<void> each_text(Spec& spec, F&& f) {
     ROTA_TRY(indexed(spec.cache->outputs, "cache.outputs"));
     ROTA_TRY(f(spec.cache->directory, std::string("cache.dir")));
   }
+  if (spec.files) {
+    ROTA_TRY(indexed(spec.files->outputs, "outputs"));
+    ROTA_TRY(f(spec.files->directory, std::string("dir")));
+  }
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "rota/model/fields.h"
@@ -67,6 +68,30 @@ struct CacheSpec {
   friend auto operator<=>(const CacheSpec&, const CacheSpec&) = default;
 };
 
+// The outputs of another stage, which the worker places into the task's directory before the task starts (U-6).
+struct FetchSpec {
+  std::string stage{};  // Its name.
+  std::string to{};     // The folder in the task's directory; empty: the directory itself.
+  ROTA_FIELDS(stage, to)
+  friend auto operator<=>(const FetchSpec&, const FetchSpec&) = default;
+};
+
+// Files that go from task to task, on whatever machine each of them runs (U-6).
+struct FilesSpec {
+  std::vector<std::string> outputs{};  // Patterns of the files that it makes; they are stored when it succeeds.
+  std::vector<FetchSpec> fetch{};
+  std::string directory{};  // Where they are; empty: where the program runs.
+  ROTA_FIELDS(outputs, fetch, directory)
+  friend auto operator<=>(const FilesSpec&, const FilesSpec&) = default;
+};
+
+inline constexpr std::size_t kMostOutputFiles = 1'000;    // Of one task.
+inline constexpr std::size_t kMostFetchedFiles = 10'000;  // By one task.
+
+// True for a path or a pattern that stays inside of the directory that it is relative to: not empty, not absolute, and
+// without an empty name, "." and "..". One '/' at its end is allowed.
+[[nodiscard]] bool is_inside(std::string_view path);
+
 struct TaskSpec {
   std::string type{};                    // "shell", "sft", ...: the handler's type; what a fixed pipeline goes by.
   std::optional<ProgramSpec> program{};  // None: the task runs the worker's handler for `type`.
@@ -74,7 +99,8 @@ struct TaskSpec {
   std::string checkpoint{};              // JSON: the last checkpoint of an earlier attempt; empty: none.
   std::int64_t timeout_ms = 0;           // Of one attempt; 0: none.
   std::optional<CacheSpec> cache{};
-  ROTA_FIELDS(type, program, inputs, checkpoint, timeout_ms, cache)
+  std::optional<FilesSpec> files{};  // None: it has neither `outputs` nor `fetch`.
+  ROTA_FIELDS(type, program, inputs, checkpoint, timeout_ms, cache, files)
   friend auto operator<=>(const TaskSpec&, const TaskSpec&) = default;
 };
 

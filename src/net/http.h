@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -62,6 +63,8 @@ struct HttpResponse {
   // If it is set, it writes the body, of any length, in place of `body`. It returns when the body is complete; false if
   // it is not, so that the connection is cut and the client can tell.
   std::function<bool(HttpBodyWriter&)> stream{};
+  // How many bytes `stream` writes, if that is known: the response has a Content-Length, also as an answer to HEAD.
+  std::optional<std::uint64_t> stream_bytes{};
 
   // The first field of this name, or null. Of a response that was received; its names are in lower case.
   [[nodiscard]] const std::string* field(std::string_view name) const;

@@ -64,6 +64,7 @@ class ChunkWriter final : public HttpBodyWriter {
       : stream_(stream), chunked_(chunked), limit_(limit) {}
   Result<void> write(std::string_view piece) override {
     if (piece.empty()) return {};  // An empty chunk would be the end.
+    written_ += piece.size();
     if (!chunked_) return stream_.write_all(piece, limit_);
     std::array<char, 20> size{};
     const int digits = std::snprintf(size.data(), size.size(), "%zx\r\n", piece.size());
@@ -72,11 +73,13 @@ class ChunkWriter final : public HttpBodyWriter {
     chunk.append(size.data(), static_cast<std::size_t>(digits)).append(piece).append("\r\n");
     return stream_.write_all(chunk, limit_);
   }
+  [[nodiscard]] std::uint64_t written() const { return written_; }
 
  private:
   ByteStream& stream_;
   const bool chunked_;
   const std::chrono::nanoseconds limit_;
+  std::uint64_t written_ = 0;
 };
 
 }  // namespace
@@ -203,7 +206,10 @@ struct HttpServer::Connection {
     if (streams && request.http10) keep_alive = false;
     std::vector<HttpField>& fields = response.fields;
     fields.push_back({"Date", http_date(server.wall_clock_ ? server.wall_clock_() : std::time(nullptr))});
-    if (streams && !request.http10) {
+    const bool chunked = streams && !request.http10 && !response.stream_bytes;
+    if (response.stream != nullptr && response.stream_bytes) {
+      fields.push_back({"Content-Length", std::to_string(*response.stream_bytes)});
+    } else if (chunked) {
       fields.push_back({"Transfer-Encoding", "chunked"});
     } else if (!streams && has_body(response.status) && response.stream == nullptr) {
       fields.push_back({"Content-Length", std::to_string(response.body.size())});
@@ -216,9 +222,11 @@ struct HttpServer::Connection {
       // A stream may last for days: it does not keep what the request needed.
       std::string().swap(bytes);
       if (buffer.empty()) std::string().swap(buffer);
-      ChunkWriter writer(stream, !request.http10, server.limits_.write_time);
+      ChunkWriter writer(stream, chunked, server.limits_.write_time);
       if (!run_stream(response, writer, request)) return false;
-      if (!request.http10 && !stream.write_all("0\r\n\r\n", server.limits_.write_time).ok()) return false;
+      // A body of another length than announced would be taken for a part of the next response.
+      if (response.stream_bytes && writer.written() != *response.stream_bytes) return false;
+      if (chunked && !stream.write_all("0\r\n\r\n", server.limits_.write_time).ok()) return false;
     }
     if (!keep_alive) end();
     return keep_alive;

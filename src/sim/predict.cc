@@ -29,6 +29,7 @@ model::WorkflowSpec without_data(model::WorkflowSpec workflow) {
     task.spec.inputs = "{}";
     task.spec.checkpoint.clear();
     task.spec.cache.reset();
+    task.spec.files.reset();  // Files take no time in a prediction.
     if (task.spec.program) {
       const bool batch = task.spec.program->batch;
       task.spec.program = model::ProgramSpec{};

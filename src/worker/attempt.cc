@@ -33,11 +33,56 @@ AttemptOutcome Attempt::stopped_before_start() const {
 
 AttemptResult Attempt::run() {
   if (stop_reason() != StopReason::kNone) return {.outcome = stopped_before_start()};
-  AttemptResult result = assign_.spec.cache ? run_or_reuse() : run_spec();
+  AttemptResult result = uses_files() ? run_with_files() : assign_.spec.cache ? run_or_reuse() : run_spec();
   // An attempt that succeeded although it was told to stop has succeeded.
   AttemptOutcome& outcome = result.outcome;
   if (outcome.end == AttemptEnd::kFailed && stop_reason() != StopReason::kNone) {
     outcome.end = stop_reason() == StopReason::kPreempted ? AttemptEnd::kPreempted : AttemptEnd::kCancelled;
+  }
+  return result;
+}
+
+std::function<bool()> Attempt::stopped() const {
+  return [this, token = fiber::current_token()] { return stop_reason() != StopReason::kNone || token.is_cancelled(); };
+}
+
+AttemptResult Attempt::run_with_files() {
+  TaskFiles* const files = host_.files();
+  AttemptResult result;
+  AttemptOutcome& outcome = result.outcome;
+  const auto failed = [&](const Error& error) {
+    if (error.code == ErrorCode::kCancelled && fiber::is_cancelled()) {
+      throw fiber::Cancelled(fiber::CancelReason::kParent);
+    }
+    outcome.end = AttemptEnd::kFailed;
+    outcome.result.clear();
+    outcome.message = error.message;
+    // Until somebody makes room, another attempt would run in vain.
+    outcome.final = error.code == ErrorCode::kNoSpace;
+  };
+  if (files == nullptr) {
+    failed(
+        {ErrorCode::kUnsupported,
+         "the stage has outputs or fetch, and this worker has no store for files; join the fleet with --host, or give "
+         "the worker a folder that all machines share with --files DIR"});
+    return result;
+  }
+  const model::FilesSpec spec = *assign_.spec.files;
+  const std::string directory =
+      spec.directory.empty() && assign_.spec.program ? assign_.spec.program->directory : spec.directory;
+  if (const Result<void> fetched = files->fetch(assign_.files, directory, stopped()); !fetched.ok()) {
+    failed(fetched.error());
+    return result;
+  }
+  for (const model::StoredFile& file : assign_.files) host_.note_cached(TaskFiles::item_of(file));
+  result = assign_.spec.cache ? run_or_reuse() : run_spec();
+  if (outcome.end != AttemptEnd::kSucceeded || spec.outputs.empty()) return result;
+  Result<std::vector<model::StoredFile>> stored = files->store(spec.outputs, directory, stopped());
+  if (stored.ok()) {
+    for (const model::StoredFile& file : *stored) host_.note_cached(TaskFiles::item_of(file));
+    outcome.outputs = std::move(*stored);
+  } else {
+    failed(stored.error());
   }
   return result;
 }
@@ -47,15 +92,12 @@ AttemptResult Attempt::run_or_reuse() {
   const std::int64_t asked_ns = wall_ns();
   std::optional<CacheCheck> check;
   CacheCheck::Verdict verdict{.note = "runs: this worker keeps no results"};
-  // Called on a blocking thread; it reads two atomics.
-  const std::function<bool()> stopped = [this, token = fiber::current_token()] {
-    return stop_reason() != StopReason::kNone || token.is_cancelled();
-  };
+  const std::function<bool()> stop = stopped();
   if (!assign_.merged.empty()) {
     verdict.note = "runs: it was merged with other tasks";
   } else if (cache != nullptr) {
-    check.emplace(*cache, assign_.identity, assign_.spec);
-    Result<CacheCheck::Verdict> asked = fiber::blocking([&] { return check->begin(stopped); });
+    check.emplace(*cache, assign_.identity, assign_.spec, assign_.files);
+    Result<CacheCheck::Verdict> asked = fiber::blocking([&] { return check->begin(stop); });
     if (!asked.ok() && asked.code() == ErrorCode::kCancelled) throw fiber::Cancelled(fiber::CancelReason::kParent);
     verdict = asked.ok()
                   ? std::move(*asked)
@@ -79,7 +121,7 @@ AttemptResult Attempt::run_or_reuse() {
   outcome.cache_note = std::move(verdict.note);
   if (outcome.end == AttemptEnd::kSucceeded && !outcome.reused && check) {
     // If the attempt is told to stop now, it has still succeeded, but its files are not read to their end.
-    const Result<std::string> not_kept = fiber::blocking([&] { return check->end(outcome.result, stopped); });
+    const Result<std::string> not_kept = fiber::blocking([&] { return check->end(outcome.result, stop); });
     const std::string why = not_kept.ok() ? *not_kept : "not kept: " + not_kept.error().message;
     if (!why.empty()) {
       report(model::LogLine{why});
@@ -127,6 +169,7 @@ AttemptResult KeptAttempt::run_spec() {
   outcome.end = AttemptEnd::kSucceeded;
   outcome.result = std::move(kept_.result);
   outcome.cache_note = std::move(kept_.note);
+  outcome.outputs = std::move(kept_.outputs);
   outcome.reused = true;
   outcome.started_ns = outcome.ended_ns = wall_ns();
   return result;
@@ -136,10 +179,12 @@ AttemptResult KeptAttempt::run_spec() {
 
 namespace {
 
-// The executor compares processors and memory only, and a kept result is looked up when the task's turn has come.
+// The executor compares processors and memory only. A kept result is looked up, and files are fetched, when the task's
+// turn has come.
 bool may_stand_by(const model::Assign& assign, const Executor& executor) {
   const model::ResourceUse& use = assign.resources;
-  return executor.has_stand_by() && use.gpus == 0 && use.devices == 0 && use.named.empty() && !assign.spec.cache;
+  return executor.has_stand_by() && use.gpus == 0 && use.devices == 0 && use.named.empty() && !assign.spec.cache &&
+         !assign.spec.files;
 }
 
 }  // namespace

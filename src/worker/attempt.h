@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -15,6 +16,7 @@
 #include "rota/worker.h"
 #include "worker/executor.h"
 #include "worker/result_cache.h"
+#include "worker/task_files.h"
 
 namespace rota::worker {
 
@@ -26,6 +28,10 @@ class AttemptHost {
   virtual void report(model::Report report) = 0;
   // The cache of results; null: this worker keeps none.
   [[nodiscard]] virtual ResultCache* cache() = 0;
+  // The files of tasks; null: this worker has no store for them.
+  [[nodiscard]] virtual TaskFiles* files() = 0;
+  // This machine has the item at hand now; the host hears of it with the next registration.
+  virtual void note_cached(const std::string& item) = 0;
   [[nodiscard]] virtual WallClock clock() const = 0;
 };
 
@@ -65,6 +71,8 @@ class Attempt {
 
  protected:
   virtual AttemptResult run_spec() = 0;
+  // Its files are fetched and stored. Not if it does not run.
+  [[nodiscard]] virtual bool uses_files() const { return assign_.spec.files.has_value(); }
   // The stop reason is set already.
   virtual void do_control(model::AttemptAction action) = 0;
   void report(model::ReportBody body) const;
@@ -77,8 +85,12 @@ class Attempt {
   model::Assign assign_;
 
  private:
+  // Fetches its files, runs it, and stores those that it made (U-6).
+  AttemptResult run_with_files();
   // Runs the task unless a kept result of an earlier success can be used.
   AttemptResult run_or_reuse();
+  // Is true when the attempt was told to stop, or its worker is being cancelled. May be called from any thread.
+  [[nodiscard]] std::function<bool()> stopped() const;
 
   sync::Atomic<std::uint64_t> term_;
   // The leader and the record of the latest control message. Under the engine's lock.
@@ -125,6 +137,7 @@ class KeptAttempt final : public Attempt {
 
  private:
   AttemptResult run_spec() override;
+  [[nodiscard]] bool uses_files() const override { return false; }
   void do_control(model::AttemptAction) override {}
 
   KeptResult kept_;

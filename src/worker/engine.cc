@@ -78,6 +78,7 @@ Result<void> Engine::run(bus::WorkerEnd& bus, const Surroundings& surroundings) 
       return Error{ErrorCode::kFailedPrecondition, "this worker has run already; make a new one"};
     }
     surroundings_ = surroundings;
+    for (const model::CacheItem& item : surroundings.cached) caches_.emplace(item.item, item.used_ns);
     wall_offset_ns_.store(surroundings.wall_offset_ns);
   }
   try {
@@ -234,7 +235,9 @@ std::shared_ptr<Attempt> Engine::make_attempt(Assign assign) {
   }
   if (options_.kept_result && assign.merged.empty() && !assign.spec.cache) {
     if (std::optional<KeptResult> kept =
-            options_.kept_result(assign.id.task, assign.identity.stage, assign.identity.item)) {
+            options_.kept_result(assign.id.task, assign.identity.stage, assign.identity.item);
+        kept &&
+        (kept->outputs.empty() || (surroundings_.files != nullptr && surroundings_.files->has(kept->outputs)))) {
       return std::make_shared<KeptAttempt>(self, std::move(assign), std::move(*kept));
     }
   }

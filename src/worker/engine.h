@@ -41,9 +41,11 @@ namespace rota::worker {
 
 // What an engine takes from its surroundings.
 struct Surroundings {
-  Executor* executor = nullptr;     // Null: the worker runs no programs.
-  ResultCache* cache = nullptr;     // Null: no results are kept.
-  std::int64_t wall_offset_ns = 0;  // Wall time minus fiber::now().
+  Executor* executor = nullptr;            // Null: the worker runs no programs.
+  ResultCache* cache = nullptr;            // Null: no results are kept.
+  TaskFiles* files = nullptr;              // Null: tasks with files fail.
+  std::vector<model::CacheItem> cached{};  // What this machine has at hand.
+  std::int64_t wall_offset_ns = 0;         // Wall time minus fiber::now().
   // Measures the offset again, with every heartbeat; null: it stays as it is.
   std::function<std::int64_t()> measure_wall_offset_ns{};
   model::Incarnation incarnation{};
@@ -69,6 +71,8 @@ class Engine final : private AttemptHost {
   // AttemptHost.
   void report(model::Report report) override;
   ResultCache* cache() override { return surroundings_.cache; }
+  TaskFiles* files() override { return surroundings_.files; }
+  void note_cached(const std::string& item) override;
   [[nodiscard]] WallClock clock() const override { return {wall_offset_ns_.load()}; }
 
   void serve(bus::WorkerEnd& bus, fiber::Nursery& nursery);
@@ -106,7 +110,6 @@ class Engine final : private AttemptHost {
       ROTA_REQUIRES(mutex_);
   void send(model::FromWorker message);
   void note_state() ROTA_REQUIRES(mutex_);
-  void note_cached(const std::string& item);
 
   const WorkerOptions options_;
   model::WorkerSpec spec_;

@@ -55,6 +55,10 @@ class Finder {
     return walk(pattern.starts_with('/') ? "/" : "", names, 0, 0);
   }
   std::set<std::string>& found() { return found_; }
+  [[nodiscard]] Error too_many() const {
+    return Error{ErrorCode::kTooLarge, "the patterns match more than " + std::to_string(most_) +
+                                           " files; name fewer files, or pack them into one"};
+  }
 
  private:
   struct Entry {
@@ -146,10 +150,6 @@ class Finder {
     found_.insert(std::move(path));
     return found_.size() > most_ ? Result<void>(too_many()) : Result<void>();
   }
-  [[nodiscard]] Error too_many() const {
-    return Error{ErrorCode::kTooLarge, "the patterns match more than " + std::to_string(most_) +
-                                           " files; name fewer files, or pack them into one"};
-  }
 
   const std::string& base_;
   const std::function<bool()>& stopped_;
@@ -178,6 +178,8 @@ std::string part_text(const Part& part, std::string_view what) {
       return "cache.outputs changed";
     case Part::Kind::kFile:
       return "the file " + name + " " + std::string(what);
+    case Part::Kind::kFetched:
+      return "the fetched file " + name + " " + std::string(what);
   }
   return "something changed";
 }
@@ -310,6 +312,24 @@ Result<FileHashes> hash_files(const FileAccess& access, const std::vector<std::s
   return hashes;
 }
 
+Result<std::vector<std::string>> find_files(const FileAccess& access, const std::vector<std::string>& patterns,
+                                            std::size_t most) {
+  std::set<std::string> all;
+  for (const std::string& pattern : patterns) {
+    Finder finder(access.directory, access.stopped, most);
+    ROTA_TRY(finder.add(pattern));
+    std::erase_if(finder.found(), [](const std::string& path) { return path.ends_with('/'); });
+    if (finder.found().empty()) {
+      return Error{ErrorCode::kNotFound, "the task made no file '" + printable(pattern, 200) +
+                                             "', which its outputs name, in '" +
+                                             printable(access.directory.empty() ? "." : access.directory, 200) + "'"};
+    }
+    all.merge(finder.found());
+    if (all.size() > most) return finder.too_many();
+  }
+  return std::vector<std::string>(all.begin(), all.end());
+}
+
 Result<bool> matches_any(const FileAccess& access, const std::string& pattern) {
   Finder finder(access.directory, access.stopped, kMostFiles);
   ROTA_TRY(finder.add(pattern));
@@ -355,7 +375,7 @@ std::string kinds_of(const Parts& parts) {
   std::size_t files = 0;
   bool program = false;
   for (const Part& part : parts) {
-    files += part.kind == Part::Kind::kFile ? 1U : 0U;
+    files += part.kind == Part::Kind::kFile || part.kind == Part::Kind::kFetched ? 1U : 0U;
     program = program || part.kind == Part::Kind::kProgram;
   }
   std::string text = program ? "program, inputs" : "handler";

@@ -27,7 +27,17 @@
 namespace rota::worker {
 
 struct Part {
-  enum class Kind : std::uint8_t { kProgram, kHandler, kInputs, kVariable, kDirectory, kFiles, kOutputs, kFile };
+  enum class Kind : std::uint8_t {
+    kProgram,
+    kHandler,
+    kInputs,
+    kVariable,
+    kDirectory,
+    kFiles,
+    kOutputs,
+    kFile,
+    kFetched
+  };
   Kind kind = Kind::kProgram;
   std::string name{};  // The name of a variable or file, or the pattern.
   Hash128 hash{};
@@ -92,6 +102,10 @@ struct FileAccess {
                                             const std::vector<std::string>& but, std::size_t most = kMostFiles);
 // The hash of one path that hash_files() returned. NotFound if it does not exist any more.
 [[nodiscard]] Result<Hash128> hash_file(const FileAccess& access, const std::string& path);
+// The files that match the patterns, by path; empty directories are left out. NotFound if a pattern matches no file;
+// TooLarge, IoError, Cancelled.
+[[nodiscard]] Result<std::vector<std::string>> find_files(const FileAccess& access,
+                                                          const std::vector<std::string>& patterns, std::size_t most);
 // Does the pattern match anything?
 [[nodiscard]] Result<bool> matches_any(const FileAccess& access, const std::string& pattern);
 

@@ -131,6 +131,7 @@ model::AttemptNumber TaskContext::attempt() const { return attempt_->id().attemp
 const std::string& TaskContext::inputs() const { return attempt_->assign_.spec.inputs; }
 const std::vector<std::string>& TaskContext::merged_inputs() const { return attempt_->merged_; }
 const std::string& TaskContext::last_checkpoint() const { return attempt_->assign_.spec.checkpoint; }
+const std::vector<model::StoredFile>& TaskContext::fetched_files() const { return attempt_->assign_.files; }
 fiber::CancelToken TaskContext::cancel_token() const {
   fiber::CancelToken token = attempt_->token_;
   // A cancelled task may wake up before its token is cancelled; a caller that asks after that must see it cancelled.

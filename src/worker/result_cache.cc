@@ -205,20 +205,35 @@ void ResultCache::keep_bounds(std::uint64_t bytes) {
 
 // --------------------------------------------------------------------------------------------------------------- check
 
-CacheCheck::CacheCheck(ResultCache& cache, const model::TaskIdentity& identity, const model::TaskSpec& spec)
+namespace {
+
+Parts parts_of_fetched(const std::vector<model::StoredFile>& files) {
+  Parts parts;
+  for (const model::StoredFile& file : files) {
+    parts.push_back({Part::Kind::kFetched, file.path, hash_of(file.sha256, file.executable)});
+  }
+  return parts;
+}
+
+}  // namespace
+
+CacheCheck::CacheCheck(ResultCache& cache, const model::TaskIdentity& identity, const model::TaskSpec& spec,
+                       const std::vector<model::StoredFile>& fetched)
     : cache_(cache),
       workflow_(identity.workflow),
       name_(identity.name),
       who_(hash_of(identity.workflow, identity.stage, identity.item)),
       spec_(*spec.cache),
       directory_(spec_.directory.empty() && spec.program ? spec.program->directory : spec_.directory),
-      fixed_(parts_of(spec)) {}
+      fixed_(parts_of(spec)),
+      fetched_(parts_of_fetched(fetched)) {}
 
 Result<Parts> CacheCheck::all_parts(const std::function<bool()>& stopped) const {
   Parts parts = fixed_;
   // Outputs are not inputs, even if a pattern covers both.
   ROTA_TRY_ASSIGN(const FileHashes files, hash_files(access(stopped), spec_.files, spec_.outputs));
   for (const auto& [path, hash] : files) parts.push_back({Part::Kind::kFile, path, hash});
+  parts.insert(parts.end(), fetched_.begin(), fetched_.end());
   return parts;
 }
 

@@ -80,7 +80,9 @@ class ResultCache {
 class CacheCheck {
  public:
   // REQUIRES: spec.cache; the cache outlives it.
-  CacheCheck(ResultCache& cache, const model::TaskIdentity& identity, const model::TaskSpec& spec);
+  // `fetched`: files of other tasks that were placed into its directory (U-6).
+  CacheCheck(ResultCache& cache, const model::TaskIdentity& identity, const model::TaskSpec& spec,
+             const std::vector<model::StoredFile>& fetched = {});
 
   struct Verdict {
     bool hit = false;
@@ -112,7 +114,8 @@ class CacheCheck {
   const Hash128 who_;
   const model::CacheSpec spec_;
   const std::string directory_;
-  const Parts fixed_;    // All parts except the files.
+  const Parts fixed_;    // All parts except the files,
+  const Parts fetched_;  // and those that were fetched.
   Parts parts_;          // With the files, as they were before the run.
   bool usable_ = false;  // parts_ is complete.
 };

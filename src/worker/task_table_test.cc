@@ -20,6 +20,8 @@ using Verdict = TaskTable::Verdict;
 struct NoHost : AttemptHost {
   void report(model::Report) override {}
   ResultCache* cache() override { return nullptr; }
+  TaskFiles* files() override { return nullptr; }
+  void note_cached(const std::string&) override {}
   [[nodiscard]] WallClock clock() const override { return {}; }
 };
 

@@ -6,13 +6,16 @@
 #include <filesystem>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "base/hash.h"
 #include "base/json_text.h"
 #include "base/sync.h"
+#include "rota/fiber/blocking.h"
 #include "rota/fiber/time.h"
 #include "worker/engine.h"
 #include "worker/process_executor.h"
+#include "worker/task_files.h"
 
 namespace rota {
 
@@ -44,6 +47,7 @@ struct Worker::Parts {
   const WorkerOptions options;
   // The engine's attempts use the executor and the cache, so these are destroyed after it.
   std::unique_ptr<worker::ResultCache> cache;
+  std::unique_ptr<worker::TaskFiles> files;
   std::unique_ptr<worker::Executor> executor;
   worker::Engine engine;
 };
@@ -75,15 +79,41 @@ Result<void> Worker::run(bus::WorkerEnd& bus) {
                                                    .has_devices = !options.spec.resources.gpus.empty(),
                                                    .secrets = options.secrets}));
   }
+  ROTA_TRY(open_files());
+  std::vector<model::CacheItem> cached;
+  if (parts_->files != nullptr) {
+    ROTA_TRY_ASSIGN(cached, fiber::blocking([&] { return parts_->files->cached(); }));
+  }
   const std::int64_t now_ns = fiber::now().count();
   const std::int64_t offset_ns = options.wall_ns ? *options.wall_ns - now_ns : fiber::wall_offset().count();
   return parts_->engine.run(
       bus,
       {.executor = parts_->executor.get(),
        .cache = parts_->cache.get(),
+       .files = parts_->files.get(),
+       .cached = std::move(cached),
        .wall_offset_ns = offset_ns,
        .measure_wall_offset_ns = options.wall_ns ? nullptr : std::function([] { return fiber::wall_offset().count(); }),
        .incarnation = options.incarnation ? *options.incarnation : make_incarnation(offset_ns + now_ns)});
+}
+
+// Absolute paths, as a handler may change the directory of the process.
+Result<void> Worker::open_files() {
+  FileSources files = parts_->options.files;
+  const bool host = files.put && files.get;
+  if (parts_->files != nullptr || (files.directory.empty() && !host)) return {};
+  for (std::string* path : {&files.directory, &files.cache_directory}) {
+    if (path->empty()) continue;
+    std::error_code error;
+    *path = std::filesystem::absolute(*path, error).string();
+    if (error) return Error{ErrorCode::kIoError, "cannot use the directory for files: " + error.message()};
+  }
+  if (files.directory.empty() && files.cache_directory.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "files of the host need a directory on this machine: files.cache_directory"};
+  }
+  parts_->files = std::make_unique<worker::TaskFiles>(std::move(files));
+  return {};
 }
 
 void Worker::stop() { parts_->engine.stop(); }

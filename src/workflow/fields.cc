@@ -77,7 +77,7 @@ constexpr std::array kForeign = {
     Foreign{"withItems", "matrix", "write matrix: {item: [...]} and ${matrix.item}"},
     Foreign{"withParam", "matrix", "write matrix: {item: [...]} and ${matrix.item}"},
     Foreign{"input", "cache", "write cache: {files: [...]}: what the task reads"},
-    Foreign{"output", "cache", "write cache: {outputs: [...]}: what the task creates"},
+    Foreign{"output", "outputs", "write outputs: [...]: the files that other stages fetch; or cache: {outputs: [...]}"},
     Foreign{"threads", "resources", "write resources: {hardware: {cpu: N}}"},
     Foreign{"steps", "stages", "write stages (a list, in order)"},
     Foreign{"jobs", "graph", "write graph (a mapping of names)"},

@@ -10,7 +10,7 @@ const std::vector<std::string> kStage = {"use",       "type",       "run",      
                                          "env_file",  "secrets",    "dir",      "parallel",     "needs",    "when",
                                          "condition", "matrix",     "replicas", "max_attempts", "retry",    "timeout",
                                          "priority",  "resources",  "limits",   "context",      "category", "merge",
-                                         "batch",     "checkpoint", "cache",    "expect"};
+                                         "batch",     "checkpoint", "cache",    "outputs",      "fetch",    "expect"};
 
 std::vector<std::string> named_stage() {
   std::vector<std::string> names = kStage;
@@ -42,6 +42,7 @@ Keys make_keys() {
       .limits = {"limits", "limits", {"memory", "cpu_time", "open_files", "processes"}},
       .context = {"context", "context", {"models", "datasets"}},
       .cache = {"cache", "cacheFiles", {"files", "outputs"}},
+      .fetch = {"an item of fetch", "fetch", {"stage", "to"}},
       .param = {"a parameter", "param", {"type", "default", "choices", "description"}},
       .need = {"an item of needs", "need", {"stage", "each"}},
       .secret = {"a secret", "secret", {"secret", "version"}},
@@ -62,7 +63,7 @@ const Keys& keys() {
 std::vector<const KeySet*> workflow_key_sets() {
   const Keys& k = keys();
   return {&k.workflow, &k.metadata, &k.spec,    &k.stage, &k.graph_stage, &k.resources, &k.hardware, &k.gpu,
-          &k.retry,    &k.limits,   &k.context, &k.cache, &k.param,       &k.need,      &k.secret};
+          &k.retry,    &k.limits,   &k.context, &k.cache, &k.fetch,       &k.param,     &k.need,     &k.secret};
 }
 
 std::vector<const KeySet*> fleet_key_sets() { return {&keys().fleet, &keys().worker, &keys().gpu}; }

@@ -16,8 +16,8 @@ struct KeySet {
 
 struct Keys {
   // workflow.schema.json
-  KeySet workflow, metadata, spec, stage, graph_stage, resources, hardware, gpu, retry, limits, context, cache, param,
-      need, secret;
+  KeySet workflow, metadata, spec, stage, graph_stage, resources, hardware, gpu, retry, limits, context, cache, fetch,
+      param, need, secret;
   // fleet.schema.json
   KeySet fleet, worker;
 };

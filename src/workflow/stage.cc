@@ -7,6 +7,7 @@
 #include "base/json_text.h"
 #include "model/matrix.h"
 #include "model/reference.h"
+#include "workflow/stage_files.h"
 
 namespace rota::workflow {
 namespace {
@@ -41,6 +42,7 @@ class StageReader {
     matrix();
     replicas();
     check_cache();
+    check_outputs(reading_, fields_, draft_);
     check_parallel();
     check_matrix_references();
   }
@@ -80,6 +82,7 @@ class StageReader {
                                            std::to_string(model::kReferencesMost) + " are allowed");
     }
     if (handler == nullptr && run != nullptr) limits();
+    bytes_ += read_files(reading_, fields_, literal(setting_.directory), draft_);
     cache(handler != nullptr);
     if (bytes_ > kMostStageBytes) {
       reading_.problems.add(draft_.at, "the texts of the stage '" + printable(draft_.name, 40) + "' have " +
@@ -238,6 +241,11 @@ class StageReader {
     model::CacheSpec& cache = draft_.use.spec.cache.emplace();
     cache.files = patterns(*node, files);
     cache.outputs = patterns(*node, outputs);
+    // Files that are stored for other stages must be there as the task left them, too.
+    if (const std::optional<model::FilesSpec>& stored = draft_.use.spec.files) {
+      outputs.insert(outputs.end(), stored->outputs.begin(), stored->outputs.end());
+      cache.outputs.insert(cache.outputs.end(), stored->outputs.begin(), stored->outputs.end());
+    }
     // The files of a program are looked for where it runs; a handler has no such directory.
     if (is_handler && !setting_.directory.empty() && (!files.empty() || !outputs.empty())) {
       cache.directory = literal(setting_.directory);

@@ -55,6 +55,12 @@ struct StageSetting {
   const Params* params = nullptr;  // The values of the workflow's parameters.
 };
 
+// An item of `fetch`, and where it is written.
+struct PlacedFetch {
+  model::FetchSpec fetch{};
+  Position at{};
+};
+
 struct StageDraft {
   std::string name{};
   Position at{};
@@ -64,9 +70,10 @@ struct StageDraft {
   std::int64_t priority = 0;
   bool finally = false;  // It stands in `finally`.
   model::When when = model::When::kSuccess;
-  const Node* when_at = nullptr;              // The value of `when`, if it is given.
-  std::int64_t parallel = 0;                  // How many of its tasks run at once; 0: any number.
-  const Node* needs = nullptr;                // As written; null: the stage has no `needs`.
+  const Node* when_at = nullptr;  // The value of `when`, if it is given.
+  std::int64_t parallel = 0;      // How many of its tasks run at once; 0: any number.
+  const Node* needs = nullptr;    // As written; null: the stage has no `needs`.
+  std::vector<PlacedFetch> fetches{};
   std::vector<PlacedReference> references{};  // To stages. References to the matrix are already checked.
 };
 

@@ -5,11 +5,13 @@
 #include <filesystem>
 #include <fstream>
 #include <unordered_map>
+#include <utility>
 
 #include "base/json_text.h"
 #include "model/codec.h"
 #include "workflow/expand.h"
 #include "workflow/stage.h"
+#include "workflow/stage_files.h"
 #include "workflow/stage_graph.h"
 
 namespace rota::workflow {
@@ -205,6 +207,7 @@ class WorkflowReader {
                        "or put the stage into finally");
       }
       references_.push_back(std::move(draft.references));
+      if (!draft.fetches.empty()) fetches_.emplace_back(i, std::move(draft.fetches));
       if (totals.text_bytes > kMostStagesBytes || totals.item_bytes > kMostItemBytes) break;  // Reported.
     }
   }
@@ -221,6 +224,7 @@ class WorkflowReader {
     for (std::uint32_t s = 0; s < item_needs_.size(); ++s) {
       if (!item_needs_[s].empty()) check_item_needs(reading_.problems, out_.spec, s, item_needs_[s]);
     }
+    for (const auto& [stage, fetches] : fetches_) check_fetches(reading_.problems, out_.spec, stage, fetches);
   }
 
   const Source& source_;
@@ -230,7 +234,8 @@ class WorkflowReader {
   std::uint32_t finally_from_ = 0;  // The entries from this one on are those of `finally`.
   std::vector<Entry> entries_{};
   StageNames names_{};
-  std::vector<std::vector<PlacedItemNeed>> item_needs_{};  // By stage.
+  std::vector<std::vector<PlacedItemNeed>> item_needs_{};                      // By stage.
+  std::vector<std::pair<std::uint32_t, std::vector<PlacedFetch>>> fetches_{};  // Of the stages that have any.
   std::vector<std::vector<PlacedReference>> references_{};
 };
 

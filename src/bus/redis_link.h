@@ -33,10 +33,10 @@
 // Processes. A frame names the processes that it is from and for. A worker ignores frames for another process; if it
 // was addressed before, another process has taken its name, and it is superseded. A host accepts every frame of a
 // worker, so that nothing is lost when the host restarts; it is superseded if a worker that addressed it now addresses
-// another host. A frame under an id that Redis chose may be written late, from a connection that broke, after the worker
-// has changed to this host: it says that less of this stream was read than a later frame did, and is ignored. Of two
-// processes, the one whose first frame comes later in the stream is the newer. The older one is retired: its frames are
-// ignored, and it is told.
+// another host. A frame under an id that Redis chose may be written late, from a connection that broke, after the
+// worker has changed to this host: it says that less of this stream was read than a later frame did, and is ignored. Of
+// two processes, the one whose first frame comes later in the stream is the newer. The older one is retired: its frames
+// are ignored, and it is told.
 //
 // Terms. A host that shares its ledger with others has a term, which its frames carry; 0: it has none. A worker ignores
 // the frames of a host whose term is below the highest that it has heard, also if that host is new to it, and its own

@@ -59,7 +59,7 @@ TEST(HttpApi, RolesOfEveryRoute) {
       }
       if (open || route.path == "/v1/events") continue;
       const bool machine = route.access == Access::kWorker || route.access == Access::kJoin;
-      EXPECT_EQ(refused.contains(status(w.reader)), route.access != Access::kRead);
+      EXPECT_EQ(refused.contains(status(w.reader)), route.access != Access::kRead && route.access != Access::kFiles);
       EXPECT_EQ(refused.contains(status(w.ann)), machine || route.access == Access::kAdmin);
       EXPECT_EQ(refused.contains(status(w.admin)), machine);
     }

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 
 #include "host/http_testing.h"
@@ -112,10 +113,12 @@ TEST(HttpFiles, UploadAndRanges) {
 }
 
 TEST(HttpFiles, AnUploadIsResumedWhereItIs) {
-  FilesWorld world;
+  const StateFolder kept;
   const std::string content = content_of(3 * kPiece);
   const std::string sha256 = sha256_of(content);
-  world.play([&](FilesWorld& w) {
+  auto world = std::make_unique<FilesWorld>();
+  world->files = kept.path;
+  world->play([&](FilesWorld& w) {
     EXPECT_EQ(w.put(sha256, content.size(), 0, content.substr(0, kPiece)).json()["offset"], kPiece);
     const Reply wrong = w.put(sha256, content.size(), 0, content.substr(0, kPiece));
     EXPECT_EQ(wrong.status, 409);
@@ -125,10 +128,10 @@ TEST(HttpFiles, AnUploadIsResumedWhereItIs) {
     EXPECT_EQ(w.get_range(sha256, "bytes=0-1").status, 404) << "it is not complete";
     EXPECT_EQ(w.put(sha256, content.size(), kPiece, content.substr(kPiece, 10)).json()["offset"], kPiece + 10);
   });
-  // The host is started again.
-  FilesWorld later;
-  later.files = world.store.path;
-  later.play([&](FilesWorld& w) {
+  // The host is started again; as long as its first process lived, the partial content was locked.
+  world = std::make_unique<FilesWorld>();
+  world->files = kept.path;
+  world->play([&](FilesWorld& w) {
     EXPECT_EQ(w.put(sha256, content.size(), 0, "").json()["offset"], kPiece + 10);
     for (std::size_t at = kPiece + 10; at < content.size(); at += kPiece) {
       EXPECT_LT(w.put(sha256, content.size(), at, content.substr(at, kPiece)).status, 300);

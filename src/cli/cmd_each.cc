@@ -44,6 +44,15 @@ using Lists = std::vector<std::vector<std::string>>;
 
 Error wrong(std::string message) { return Error{ErrorCode::kInvalidArgument, std::move(message)}; }
 
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
 Result<std::vector<std::string>> read_lines(std::istream& in) {
   std::vector<std::string> lines;
   std::string line;
@@ -76,6 +85,12 @@ Result<Lists> lists_of(const EachOptions& options, std::vector<std::string>* com
   }
   std::size_t product = 1;
   for (const std::vector<std::string>& list : lists) {
+    for (const std::string& value : list) {
+      if (is_utf8(value)) continue;
+      return wrong(
+          "the value '" + printable(value) +
+          "' is not UTF-8 text, and would reach the command changed; rename the file, or quote it in another way");
+    }
     if (list.empty()) return wrong("a list of values is empty: there is nothing to run");
     if (product > kMostValues / list.size())
       return Error{ErrorCode::kTooLarge, "that would be more than 1000000 tasks"};

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <optional>
 #include <set>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "fleet/codec.h"
 #include "fleet/state.h"
 #include "model/json.h"
+#include "model/reference.h"
 #include "worker/fingerprint.h"
 
 namespace rota::cli {
@@ -33,13 +35,39 @@ model::TaskSpec definition_of(const model::TaskTemplate& use) {
   return spec;
 }
 
+// What a task's texts say about the task itself that neither its definition nor its item determines.
+struct SelfReferences {
+  bool position = false;  // ${task.index}, or ${task.name}, which has it in brackets.
+  bool workflow = false;  // ${workflow.name}
+};
+
+SelfReferences self_references_of(const model::TaskTemplate& use) {
+  SelfReferences self;
+  const auto note = [&](const Result<std::vector<model::ReferenceUse>>& uses) {
+    if (!uses.ok()) return;  // The file was checked.
+    for (const model::ReferenceUse& each : *uses) {
+      const std::string member = each.reference.path.empty() ? std::string() : each.reference.path.front().name;
+      self.position = self.position || (each.reference.root == "task" && (member == "index" || member == "name"));
+      self.workflow = self.workflow || (each.reference.root == "workflow" && member == "name");
+    }
+  };
+  note(model::find_references(use.spec));
+  if (!use.condition.empty()) note(model::check_condition(use.condition));
+  return self;
+}
+
 // The identities of a workflow's stages and tasks.
 class Identities {
  public:
   explicit Identities(const model::WorkflowSpec& spec) : spec_(spec) {
     own_.reserve(spec.templates.size());
     for (const model::TaskTemplate& use : spec.templates) {
-      own_.push_back(Hasher().add(model::hash_fields(definition_of(use))).add(use.condition).finish128());
+      const SelfReferences self = self_references_of(use);
+      Hasher own;
+      own.add(model::hash_fields(definition_of(use))).add(use.condition);
+      if (self.workflow) own.add(spec.name);
+      own_.push_back(own.finish128());
+      positions_.push_back(self.position);
     }
     std::uint32_t task = 0;
     for (const model::Stage& stage : spec.stages) {
@@ -61,10 +89,10 @@ class Identities {
   [[nodiscard]] Hash128 own(std::size_t stage) const { return own_[static_cast<std::size_t>(spec_.stages[stage].use)]; }
   [[nodiscard]] Hash128 task(std::size_t stage, std::size_t item) const {
     const std::vector<std::string>& items = spec_.stages[stage].items;
-    return Hasher()
-        .add(base_[stage])
-        .add(items.empty() ? std::string_view() : std::string_view(items[item]))
-        .finish128();
+    Hasher hasher;
+    hasher.add(base_[stage]).add(items.empty() ? std::string_view() : std::string_view(items[item]));
+    if (!items.empty() && positions_[static_cast<std::size_t>(spec_.stages[stage].use)]) hasher.add(item);
+    return hasher.finish128();
   }
   // The stages, each after all that it needs.
   [[nodiscard]] const std::vector<std::uint32_t>& order() const { return order_; }
@@ -107,11 +135,15 @@ class Identities {
   }
 
   // What the stage needs of another one. By item, with all values of the other's matrix, a task needs its counterpart
-  // alone, and that is determined by the task's own item.
+  // alone, and that is determined by the task's own item, unless the other one has equal items, or tells its tasks
+  // their positions.
   [[nodiscard]] Hash128 needed(const model::Stage& stage, std::uint32_t need) const {
     for (const model::ItemNeed& each : stage.each) {
       if (each.stage != need) continue;
-      const bool single = spec_.stages[need].item_names().size() == each.names.size();
+      const model::Stage& other = spec_.stages[need];
+      const bool single =
+          other.item_names().size() == each.names.size() && !positions_[static_cast<std::size_t>(other.use)] &&
+          std::set<std::string_view>(other.items.begin(), other.items.end()).size() == other.items.size();
       Hasher hasher;
       hasher.add(single ? base_[need] : whole_[need]);
       for (const std::string& name : each.names) hasher.add(name);
@@ -121,7 +153,8 @@ class Identities {
   }
 
   const model::WorkflowSpec& spec_;
-  std::vector<Hash128> own_;  // By template.
+  std::vector<Hash128> own_;     // By template.
+  std::vector<bool> positions_;  // By template: its tasks refer to their positions.
   std::vector<std::uint32_t> first_;
   std::vector<Hash128> base_;
   std::vector<Hash128> whole_;
@@ -137,10 +170,13 @@ bool has_mark(const std::string& key, char mark) {
 // An earlier run, prepared for looking up its tasks.
 class EarlierRun {
  public:
-  explicit EarlierRun(const fleet::Workflow& workflow)
+  // `witness`: its results are not kept, but show where those of a later partial run come from.
+  EarlierRun(const fleet::Workflow& workflow, bool witness)
       : workflow_(workflow),
         identities_(workflow.spec),
-        forced_(has_mark(workflow.key, 'f') || has_mark(workflow.key, 'p')) {
+        forced_(has_mark(workflow.key, 'f') || has_mark(workflow.key, 'p')),
+        witness_(witness),
+        sound_(workflow.spec.stages.size(), true) {
     for (std::uint32_t s = 0; s < workflow.spec.stages.size(); ++s) stages_.emplace(workflow.spec.stages[s].name, s);
   }
 
@@ -154,6 +190,23 @@ class EarlierRun {
   [[nodiscard]] std::optional<std::uint32_t> stage(std::string_view name) const {
     const auto found = stages_.find(name);
     return found == stages_.end() ? std::nullopt : std::optional(found->second);
+  }
+  [[nodiscard]] bool is_witness() const { return witness_; }
+  // The results of this stage are those of the definitions in this run. In a partial run they need not be: --only uses
+  // the latest result of what it does not run, also if that has changed.
+  [[nodiscard]] bool is_sound(std::uint32_t stage) const { return sound_[stage]; }
+  // Finds out which stages are sound, after the same for all `older` runs.
+  void judge(std::span<EarlierRun> older) {
+    if (!has_mark(workflow_.key, 'p')) return;
+    for (const std::uint32_t s : identities_.order()) {
+      const model::Stage& stage = workflow_.spec.stages[s];
+      sound_[s] = std::all_of(stage.needs.begin(), stage.needs.end(), [&](std::uint32_t need) { return sound_[need]; });
+      for (std::size_t i = 0; sound_[s] && i < tasks_of(stage); ++i) {
+        const fleet::Task& own = task(s, i);
+        if (own.extra == nullptr || !own.extra->reused) continue;
+        sound_[s] = std::any_of(older.begin(), older.end(), [&](EarlierRun& run) { return run.shows(*this, s, i); });
+      }
+    }
   }
   // The position in the stage of the task with this item; the same position is preferred.
   [[nodiscard]] std::optional<std::size_t> item(std::uint32_t s, const std::vector<std::string>& items,
@@ -171,9 +224,21 @@ class EarlierRun {
   }
 
  private:
+  // Whether the task of `later` succeeded here with the same identity.
+  [[nodiscard]] bool shows(const EarlierRun& later, std::uint32_t s, std::size_t i) {
+    const model::Stage& stage = later.workflow_.spec.stages[s];
+    const std::optional<std::uint32_t> own = this->stage(stage.name);
+    if (!own || !sound_[*own]) return false;
+    const std::optional<std::size_t> at = item(*own, stage.items, i);
+    if (!at || task(*own, *at).state != graph::TaskState::kSucceeded || task(*own, *at).skipped) return false;
+    return identities_.task(*own, *at) == later.identities_.task(s, i);
+  }
+
   const fleet::Workflow& workflow_;
   Identities identities_;
   const bool forced_;
+  const bool witness_;
+  std::vector<bool> sound_;  // By stage.
   std::unordered_map<std::string_view, std::uint32_t> stages_;
   std::unordered_map<std::uint32_t, std::unordered_map<std::string_view, std::size_t>> items_;  // By stage, on demand.
 };
@@ -231,7 +296,8 @@ class Keeper {
     const Hash128 identity = now_.task(s, i);
     for (EarlierRun& run : runs_) {
       const std::optional<std::uint32_t> old = run.stage(stage.name);
-      if (!old || run.workflow().spec.stages[*old].fan_out) continue;
+      if (!old || run.is_witness() || run.workflow().spec.stages[*old].fan_out) continue;
+      if (choice != Choice::kKeep && !run.is_sound(*old)) continue;
       const std::optional<std::size_t> item = run.item(*old, stage.items, i);
       if (!item) continue;
       const fleet::Task& task = run.task(*old, *item);
@@ -271,7 +337,8 @@ class Keeper {
     std::set<std::string> closed;  // Items whose latest result is not that of an equal task.
     for (const EarlierRun& run : runs_) {
       const std::optional<std::uint32_t> old = run.stage(stage.name);
-      if (!old || !run.workflow().spec.stages[*old].fan_out) continue;
+      if (!old || run.is_witness() || !run.workflow().spec.stages[*old].fan_out) continue;
+      if (choice != Choice::kKeep && !run.is_sound(*old)) continue;
       const bool equal = run.identities().base(*old) == now_.base(s);
       const std::vector<std::string>& items = run.workflow().spec.stages[*old].items;
       const std::size_t before = settled;
@@ -315,7 +382,7 @@ class Keeper {
     const model::Stage& stage = query_.spec->stages[s];
     for (const EarlierRun& run : runs_) {
       const std::optional<std::uint32_t> old = run.stage(stage.name);
-      if (!old) continue;
+      if (!old || run.is_witness() || !run.is_sound(*old)) continue;
       const model::WorkflowSpec& before = run.workflow().spec;
       const model::TaskTemplate& use = query_.spec->templates[static_cast<std::size_t>(stage.use)];
       const model::TaskTemplate& was = before.templates[static_cast<std::size_t>(before.stages[*old].use)];
@@ -478,12 +545,18 @@ Past read_past(const fleet::State& state, const PastQuery& query) {
   past.expected_ns = expected_times(all, *query.spec);
   if (query.fresh) return past;
   for (auto each = all.rbegin(); each != all.rend(); ++each) {
-    const bool partial = has_mark((*each)->key, 'p');
-    if ((*each)->outcome == fleet::Outcome::kSucceeded && !partial && !query.reuse_success) break;
-    runs.emplace_back(**each);
-    if ((*each)->outcome == fleet::Outcome::kSucceeded && !partial) break;
+    // A run that was stopped during `finally` may have succeeded after that; nobody has seen its success.
+    const bool success = (*each)->outcome == fleet::Outcome::kSucceeded && !has_mark((*each)->key, 'p') &&
+                         (*each)->stopped == fleet::StopCause::kNone;
+    if (success && !query.reuse_success) {
+      if (!runs.empty()) runs.emplace_back(**each, true);
+      break;
+    }
+    runs.emplace_back(**each, false);
+    if (success) break;
     if (has_mark((*each)->key, 'f')) break;
   }
+  for (std::size_t i = runs.size(); i-- > 0;) runs[i].judge(std::span(runs).subspan(i + 1));
   if (past.same) {
     past.expanded = expanded_of(latest);
     past.done.assign(latest.spec.stages.size(), 0);

@@ -8,7 +8,8 @@
 // the identities of everything that it needs. Limits, timeout, retries, resources and priority are not part of it. The
 // runs are searched from the latest to the earliest, back to the last success or to the last --fresh. The first run in
 // which the task was started with another identity, or was made to run, ends the search: its files may have replaced
-// those of an earlier success.
+// those of an earlier success. What a partial run took over as it was counts only if an earlier run shows that it was
+// unchanged. The position of a task and the name of the workflow are part of the identity of tasks that refer to them.
 //
 // Thread safety: functions without state.
 #pragma once

@@ -8,7 +8,7 @@ namespace rota::cli {
 
 RunWatch::RunWatch(std::unique_ptr<RunView> view) : view_(std::move(view)) {}
 
-std::int64_t RunWatch::elapsed_ns() const { return fiber::now().count() - begin_ns_; }
+std::int64_t RunWatch::elapsed_ns() const { return watching_ ? fiber::now().count() - begin_ns_ : 0; }
 
 void RunWatch::watch(RunShape shape, std::string key) {
   const sync::MutexLock lock(mutex_);

@@ -130,6 +130,16 @@ net::HttpResponse submitted(int status, const SubmittedView& view) {
   return response;
 }
 
+// Whether the workflow was submitted as `spec`. The stages that fan out over results have got their items since.
+bool was_submitted_as(const Workflow& workflow, const model::WorkflowSpec& spec) {
+  if (workflow.spec == spec) return true;
+  model::WorkflowSpec submitted = workflow.spec;
+  for (model::Stage& stage : submitted.stages) {
+    if (stage.fan_out) stage.items.clear();
+  }
+  return submitted == spec;
+}
+
 // The answer to a submission whose key is known: the first answer again if the first body was the same.
 Result<net::HttpResponse> repeated(HttpCall& call, const model::WorkflowSpec& spec, const Error& refusal) {
   const std::string* known = refusal.detail("workflow");
@@ -140,7 +150,7 @@ Result<net::HttpResponse> repeated(HttpCall& call, const model::WorkflowSpec& sp
   view.workflow = id->to_string();
   const Result<std::uint64_t> read = call.services.host.follower().read([&](const State& state) {
     const Workflow* workflow = state.find(*id);
-    same = workflow != nullptr && workflow->spec == spec;
+    same = workflow != nullptr && was_submitted_as(*workflow, spec);
     if (workflow != nullptr) view.index = workflow->accepted_in;
   });
   if (!read.ok()) return Error{ErrorCode::kUnavailable, "the host is stopping"};

@@ -84,10 +84,10 @@ Result<void> DiskReader::look(const std::function<Result<void>(Connection&)>& bo
     const Stamp log_before = stamp_of(log);
     bool ignored = log_before.bytes == 0;
     if (!ignored) {
-      // A reader would wait for a writer that recovers such a log. Without a writer, nobody does, and SQLite ignores
-      // it.
+      // A log without a header, or with nothing else, because its writer was killed right then. A reader would wait for
+      // a writer that recovers such a log. Without a writer nobody does, and there is nothing in it.
       ROTA_TRY_ASSIGN(const bool has_header, detail::has_wal_header(log));
-      if (!has_header) {
+      if (!has_header || log_before.bytes <= static_cast<off_t>(detail::kWalHeaderBytes)) {
         ROTA_TRY_ASSIGN(const std::optional<std::string> writer, writer_of(path_));
         ignored = !writer;
       }

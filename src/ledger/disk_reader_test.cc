@@ -250,6 +250,20 @@ TEST_F(DiskReaderTest, ADamagedHeaderDoesNotDelayAReader) {
   EXPECT_EQ(reader.read(1, 100).value(), test_records(1, 9));
 }
 
+// Contract: L-2. A writer was killed when its log had a header and nothing else: readers do not wait for it.
+TEST_F(DiskReaderTest, ALogThatHasOnlyItsHeaderIsIgnored) {
+  make_crashed(9, true);
+  for (const bool with_index : {false, true}) {
+    const std::filesystem::path path = folder_ / (with_index ? "indexed" : "plain");
+    std::filesystem::copy_file(options_.path, path);  // Closed meanwhile: it has everything.
+    if (with_index) std::filesystem::copy_file(folder_ / "crashed-shm", path.string() + "-shm");
+    write_file(path.string() + "-wal", file_bytes(folder_ / "crashed-wal").substr(0, 32));
+    Result<DiskReader> reader = DiskReader::open(path);
+    ASSERT_TRUE(reader.ok()) << reader.error().to_string();
+    EXPECT_EQ(reader->read(1, 100).value(), test_records(1, 9));
+  }
+}
+
 TEST_F(DiskReaderTest, SaysWhoHasItOpen) {
   EXPECT_EQ(DiskReader::writer_of(options_.path).value(), std::nullopt);
   {

@@ -15,7 +15,6 @@ namespace rota::ledger::detail {
 
 namespace {
 
-constexpr std::size_t kHeaderBytes = 32;
 constexpr std::size_t kFrameHeaderBytes = 24;
 constexpr std::uint32_t kMagic = 0x377f0682;  // The last bit says that the checksums' words are big-endian.
 
@@ -41,7 +40,7 @@ Checksum go_on(Checksum sum, const unsigned char* bytes, std::size_t size, bool 
   return sum;
 }
 
-using Header = std::array<unsigned char, kHeaderBytes>;
+using Header = std::array<unsigned char, kWalHeaderBytes>;
 
 bool is_header(const Header& header) {
   const std::uint32_t page_bytes = big_endian(header.data() + 8);
@@ -100,9 +99,9 @@ Result<bool> is_in_main(const Reader& log, const Reader& main) {
   std::map<std::uint32_t, std::uint64_t> open, committed;  // Page to the offset of its newest content in the log.
   std::array<unsigned char, kFrameHeaderBytes> header, first;
   std::uint64_t pages = 0;
-  for (std::uint64_t at = kHeaderBytes;; at += kFrameHeaderBytes + page_bytes) {
+  for (std::uint64_t at = kWalHeaderBytes;; at += kFrameHeaderBytes + page_bytes) {
     ROTA_TRY_ASSIGN(const bool there, log.fill(at, header.data(), header.size()));
-    if (at == kHeaderBytes) first = header;
+    if (at == kWalHeaderBytes) first = header;
     if (!there || std::memcmp(header.data() + 8, first.data() + 8, 8) != 0) break;
     open[big_endian(header.data())] = at + kFrameHeaderBytes;
     if (big_endian(header.data() + 4) == 0) continue;
@@ -137,7 +136,7 @@ struct Walk {
     stored = {big_endian(frame + 16), big_endian(frame + 20)};
     const bool good = ours && stored == expected;
     const bool commits = big_endian(frame + 4) != 0;
-    const std::uint64_t end = kHeaderBytes + number * frame_bytes;
+    const std::uint64_t end = kWalHeaderBytes + number * frame_bytes;
     if (chained && good) {
       if (commits) {
         tail.valid_bytes = end;
@@ -182,16 +181,16 @@ Result<WalTail> read_wal_tail(const std::string& path, const std::string& main_p
   std::memcpy(walk.salt.data(), header.data() + 16, walk.salt.size());
   const std::uint32_t page_bytes = big_endian(header.data() + 8);
   if (!is_header(header)) {
-    if (tail.file_bytes == kHeaderBytes) return tail;
+    if (tail.file_bytes == kWalHeaderBytes) return tail;
     ROTA_TRY_ASSIGN(const bool harmless, is_in_main(log, Reader(main_path)));
     tail.header_damaged = !harmless;
     return tail;
   }
-  tail.valid_bytes = kHeaderBytes;
+  tail.valid_bytes = kWalHeaderBytes;
   tail.torn_bytes = 0;
   walk.frame_bytes = kFrameHeaderBytes + page_bytes;
   std::vector<unsigned char> frame(walk.frame_bytes);
-  std::uint64_t at = kHeaderBytes;
+  std::uint64_t at = kWalHeaderBytes;
   for (std::uint64_t number = 1; at + walk.frame_bytes <= tail.file_bytes; ++number, at += walk.frame_bytes) {
     ROTA_TRY_ASSIGN(const bool whole, log.fill(at, frame.data(), frame.size()));
     if (!whole) break;

@@ -40,6 +40,7 @@ struct WalTail {
   std::uint64_t bad_frame = 0;  // Its number, from 1.
 };
 
+inline constexpr std::size_t kWalHeaderBytes = 32;
 // Whether the log `path` begins with a whole header. SQLite ignores a log that does not. IoError.
 Result<bool> has_wal_header(const std::string& path);
 // Examines the log `path` of the database `main_path`; all zeros if there is none. IoError if it cannot be read.

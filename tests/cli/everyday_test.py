@@ -280,6 +280,67 @@ class Partial(RunCase):
         self.assertIn("--only 'm[-1]': write the number of a task in the brackets, counted from 0", done.stderr)
 
 
+class Partial(RunCase):
+    # C-1, Y-6: what --only took over although it had changed does not pass for a result of the new definition.
+    def test_an_old_result_that_only_used_is_not_kept(self):
+        text = spec("stages:", "  - {name: a, run: 'echo a1 >> out; echo 1'}",
+                    "  - {name: b, run: 'echo b >> out; echo \"${a.result}\"'}",
+                    "  - {name: c, run: 'echo c >> out; echo \"${b.result}\"'}")
+        self.write("w.yaml", text)
+        self.assertEqual(self.rota("run", "w.yaml").returncode, 0)
+        self.write("w.yaml", text.replace("a1", "a2").replace("echo 1", "echo 2"))
+        self.assertEqual(self.rota("run", "w.yaml", "--only", "c").returncode, 0)
+        os.remove(self.path("out"))
+        done = self.rota("run", "w.yaml")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(self.read("out"), "a2\nb\nc\n")
+        self.assertIn("  | 2\n", done.stdout)
+
+    # The same after --from: what did not change, and what ran with it, is kept.
+    def test_results_that_a_partial_run_shows_are_kept(self):
+        text = spec("stages:", "  - {name: a, run: 'echo a >> out; echo 1'}",
+                    "  - {name: b, run: 'echo b1 >> out; echo \"${a.result}\"'}",
+                    "  - {name: c, run: 'echo c >> out; echo \"${b.result}\"; test -e ok', max_attempts: 1}")
+        self.write("w.yaml", text)
+        self.assertNotEqual(self.rota("run", "w.yaml").returncode, 0)
+        self.write("w.yaml", text.replace("b1", "b2"))
+        self.assertEqual(self.rota("run", "w.yaml", "--only", "b").returncode, 0)
+        os.remove(self.path("out"))
+        self.write("ok", "")
+        self.assertEqual(self.rota("run", "w.yaml").returncode, 0)
+        self.assertEqual(self.read("out"), "c\n")
+
+
+class Positions(RunCase):
+    STAGES = ("  - {name: a, matrix: {x: [%s]}, run: 'echo ${matrix.x}%s'}",
+              "  - {name: z, needs: a, run: 'echo \"${a.result}\" >> out; test -e ok', max_attempts: 1}")
+
+    def results(self, before, after, extra="", each=None):
+        """What the last stage sees after an edit of the matrix."""
+        def write(values):
+            stages = (self.STAGES[0] % (values, extra), *([each] if each else []), self.STAGES[1])
+            text = spec("stages:", *stages)
+            self.write("w.yaml", text.replace("${a.result}\" >> out", "${b.result}\" >> out").replace("needs: a, run: 'echo \"${b",
+                       "needs: b, run: 'echo \"${b") if each else text)
+        write(before)
+        self.assertNotEqual(self.rota("run", "w.yaml").returncode, 0)
+        write(after)
+        os.remove(self.path("out"))
+        self.write("ok", "")
+        done = self.rota("run", "w.yaml")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return json.loads(self.read("out"))
+
+    # C-1: the position of a task is an input of those that refer to it.
+    def test_a_task_that_refers_to_its_position_runs_again(self):
+        self.assertEqual(self.results("1, 2, 3", "3, 1, 2", "${task.index}"), [30, 11, 22])
+
+    # C-1, Y-3: the counterparts of a task are its inputs.
+    def test_equal_counterparts_that_disappear(self):
+        each = "  - {name: b, needs: [{stage: a, each: [x]}], matrix: {x: [1, 2, 3]}, run: 'echo \"${a.result}\"'}"
+        self.assertEqual(self.results("1, 2, 3, 1", "1, 2, 3", each=each), [1, 2, 3])
+
+
 class Limits(RunCase):
     # Y-5: at most so many tasks of a stage run at once.
     def test_parallel(self):

@@ -180,7 +180,7 @@ Result<void> Decision::check_retry(const Workflow& workflow, TaskId id) const {
     for (const std::uint32_t t : range.tasks()) {
       const Task& task = workflow.tasks[t];
       own = own || (id.is_none() && (task.state == TaskState::kFailed || task.state == TaskState::kCancelled));
-      if (!again || !runs(task)) continue;
+      if (!ROTA_GUARD("brain: a fan-out that runs is not collapsed", again) || !runs(task)) continue;
       return Error{ErrorCode::kFailedPrecondition,
                    TaskId(workflow.id, t).to_string() + " runs, and the items of its stage '" +
                        workflow.spec.stages[s].name +

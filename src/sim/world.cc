@@ -54,6 +54,7 @@ class World {
         fiber::with_scope([this](fiber::Nursery& nursery) { live(nursery); });
       } catch (const fiber::Cancelled&) {  // live() cancels what is left at its end.
       }
+      ended_ledgers_.clear();
     });
     witness_.event_hash = runtime.event_hash();
     if (auto snapshot = disk_.durable().latest_snapshot(); snapshot.ok() && *snapshot) {
@@ -119,6 +120,7 @@ class World {
   std::unique_ptr<SimEtcd> etcd_;  // Null: the records are on the disk.
   std::unique_ptr<Transport> bus_;
   std::shared_ptr<HostLife> host_;  // Null: no host lives.
+  std::vector<std::unique_ptr<LifeLedger>> ended_ledgers_;
   std::uint64_t host_lives_ = 0;
   std::int64_t restart_after_ms_ = 10;
   std::int64_t clock_off_ms_ = 0;
@@ -396,6 +398,8 @@ void World::run_host_life(fiber::Nursery& nursery) {
   bus_->die(*life->peer);
   life->ledger->kill();
   life->ledger->end();
+  // Tasks of the replicated ledger may be in a call to its store, which must outlive them.
+  if (etcd_ != nullptr) ended_ledgers_.push_back(std::move(life->ledger));
 }
 
 // -------------------------------------------------------------------------------------------------------- the workers

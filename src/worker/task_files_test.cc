@@ -22,7 +22,6 @@ namespace rota {
 namespace {
 
 using namespace worker::testing;  // NOLINT(*-build-using-namespace)
-using fiber::in_virtual_time;
 using model::StoredFile;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -32,6 +31,12 @@ namespace fs = std::filesystem;
 
 const std::function<bool()> kGoOn = [] { return false; };
 const std::vector<std::string> kAll{"*"};
+
+// With one seed: what is tested here are files, which every seed would sync again.
+void in_virtual_time(const std::function<void()>& body) {
+  fiber::Runtime runtime({.worker_count = 1, .deterministic_seed = 1});
+  runtime.run(body);
+}
 
 class Folder {
  public:

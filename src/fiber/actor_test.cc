@@ -328,17 +328,17 @@ TEST(Actor, ExhaustionCanBeAFailure) {
 TEST(Actor, StopDrainsOrDrops) {
   in_cluster([] {
     Event go;
-    int handled = 0;
+    sync::Atomic<int> handled{0};
     const auto make = [&] {
       return [&](Message) {
-        ++handled;
+        handled.fetch_add(1);
         go.wait();
       };
     };
     with_actors({}, [&](ActorSupervisor& actors) {
       const Actor<Message> drops = actors.start<Message>("drops", make);
       for (int i = 0; i < 5; ++i) EXPECT_TRUE(drops.tell(Add{1}));
-      while (handled == 0) (void)sleep_for(10us);
+      while (handled.load() == 0) (void)sleep_for(10us);
       with_scope([&](Nursery& n) {
         Task<Result<int>> asked = n.spawn([&] { return count_of(drops); });
         (void)sleep_for(1ms);
@@ -346,14 +346,14 @@ TEST(Actor, StopDrainsOrDrops) {
         EXPECT_EQ(asked.get().code(), ErrorCode::kClosed);
       });
       EXPECT_FALSE(drops.tell(Add{1}));
-      EXPECT_EQ(handled, 1);
+      EXPECT_EQ(handled.load(), 1);
       const Actor<Message> drains = actors.start<Message>("drains", make);
       for (int i = 0; i < 5; ++i) EXPECT_TRUE(drains.tell(Add{1}));
       drains.stop();
       EXPECT_EQ(drains.try_tell(Add{1}).code(), ErrorCode::kClosed);
       go.set();
       actors.stop();
-      EXPECT_EQ(handled, 6);
+      EXPECT_EQ(handled.load(), 6);
       EXPECT_EQ(thrown([&] { (void)actors.start<Message>("late", make); }).first, ErrorCode::kClosed);
     });
   });

@@ -34,12 +34,6 @@ constexpr std::uint32_t kMaxSpare = 64;    // Spare stacks per thread worker; be
 constexpr std::uint32_t kStackBatch = 16;  // Stacks taken from the pool at a time.
 constexpr Nanoseconds kSearchNs = 50'000;  // About the cost of a wake-up: search that long before sleeping.
 constexpr std::uint32_t kPollEvery = 16;   // In search rounds.
-// Stealing costs both sides cache misses, more than a short task is worth. A thief that took tasks which were over in
-// less than kShortTaskNs each, of a victim that had more, takes twice as many the next time, up to kMaxBatch, and first
-// rests for kRest times the time that these took, kSearchNs at most.
-constexpr Nanoseconds kShortTaskNs = 500;
-constexpr std::uint32_t kMaxBatch = 64;
-constexpr Nanoseconds kRest = 8;
 // The intervals between two searches double from the first to the last of these. Up to kSearchNs in total the thread
 // worker spins between them; then it takes its seat for the rest of the interval, where a push can wake it.
 constexpr Nanoseconds kFirstBackoffNs = 1'000;
@@ -150,48 +144,24 @@ Item take_shared(ThreadWorker* worker) {
   return take_global(worker);
 }
 
-void note_steal(ThreadWorker* worker, Item item) {
-  worker->counters.steals.add(1);
-  if (worker->hooks != 0) {
-    event(worker, TaskEvent::kSteal, is_fiber(item) ? fiber_of(item)->task->id : record_of(item)->id);
-  }
-}
-
 bool may_steal(const ThreadWorker* worker) {
   const RuntimeCore* runtime = worker->runtime;
   return runtime->config.enable_stealing && runtime->steals[worker->index].load(std::memory_order_seq_cst);
 }
 
-// An item was stolen from `victim`, which has more: takes as many of these as the thread worker's batch allows.
-void steal_more(ThreadWorker* worker, Deque<Item>& victim) {
-  // The own deque is empty, so it need not grow for a batch that fits, and takes every item.
-  const auto batch = std::min<std::uint32_t>(worker->batch, static_cast<std::uint32_t>(worker->deque.capacity()));
-  worker->stolen = 1;
-  worker->stolen_at = worker->runtime->now();
-  while (worker->stolen < batch) {
-    const Item item = victim.steal().item;
-    if (item == 0) break;
-    note_steal(worker, item);
-    const bool kept = worker->deque.push(item);
-    ROTA_ASSERT(kept, "there is room in an empty deque");
-    ++worker->stolen;
-  }
-  if (worker->stolen > 1) notify_work(worker);
-}
-
-// `insist`: takes also what its owner has not published.
-Item try_steal(ThreadWorker* worker, bool insist) {
+Item try_steal(ThreadWorker* worker) {
   RuntimeCore* runtime = worker->runtime;
   if (worker->solo || !may_steal(worker)) return 0;
   const std::uint32_t attempts = std::min(runtime->worker_count - 1, 4U);
   for (std::uint32_t attempt = 0; attempt < attempts; ++attempt) {
     const std::uint32_t victim = pick_victim(worker);
-    Deque<Item>& deque = runtime->workers[victim]->deque;
-    auto stolen = deque.steal();
-    if (insist && stolen.item == 0 && deque.expose()) stolen = deque.steal();
+    const auto stolen = runtime->workers[victim]->deque.steal();
     if (stolen.item != 0) {
-      note_steal(worker, stolen.item);
-      if (stolen.more) steal_more(worker, deque);
+      worker->counters.steals.add(1);
+      if (worker->hooks != 0) {
+        event(worker, TaskEvent::kSteal,
+              is_fiber(stolen.item) ? fiber_of(stolen.item)->task->id : record_of(stolen.item)->id);
+      }
       return stolen.item;
     }
     worker->counters.failed_steals.add(1);
@@ -259,10 +229,10 @@ bool sleep_until_chosen(ThreadWorker* worker, Nanoseconds nap) {
   return chosen;
 }
 
-// One search of everything that this thread worker may take. `insist`: including what others keep to themselves.
-Item look(ThreadWorker* worker, bool events, bool insist) {
+// One search of everything that this thread worker may take.
+Item look(ThreadWorker* worker, bool events) {
   if (Item item = take_shared(worker); item != 0) return item;
-  if (Item item = try_steal(worker, insist); item != 0) return item;
+  if (Item item = try_steal(worker); item != 0) return item;
   if (events && poll_events(worker->runtime)) {
     if (Item item = pop_item(worker); item != 0) return item;
   }
@@ -277,7 +247,7 @@ Item spin_for_work(ThreadWorker* worker) {
   Nanoseconds backoff = kFirstBackoffNs;
   for (std::uint32_t round = 0;; ++round) {
     // Polling the descriptors is a system call; checking the queues is free.
-    if (Item item = look(worker, round % kPollEvery == 0 || round >= spins, round >= spins); item != 0) return item;
+    if (Item item = look(worker, round % kPollEvery == 0 || round >= spins); item != 0) return item;
     if (runtime->stopping.load(std::memory_order_relaxed)) return 0;
     if (round < spins) {
       sync::cpu_pause();
@@ -292,33 +262,12 @@ Item spin_for_work(ThreadWorker* worker) {
   }
 }
 
-// The thread worker has run what it stole last. Were these short tasks, it rests.
-void rest_after_steal(ThreadWorker* worker) {
-  if (worker->stolen == 0) return;
-  const RuntimeCore* runtime = worker->runtime;
-  const Nanoseconds now = runtime->now();
-  const Nanoseconds took = now - worker->stolen_at;
-  const bool were_short = took < kShortTaskNs * worker->stolen;
-  worker->stolen = 0;
-  worker->batch = were_short ? std::min(worker->batch * 2, kMaxBatch) : 1;
-  if (!were_short) return;
-  const Nanoseconds until = now + std::min(took * kRest, kSearchNs);
-  while (runtime->now() < until && !anything_shared(runtime)) {
-    if (runtime->crowded) {
-      sched_yield();
-    } else {
-      for (int i = 0; i < 16; ++i) sync::cpu_pause();
-    }
-  }
-}
-
 // Searches for work in growing intervals, then sleeps. 0 only when the runtime stops.
 Item search(ThreadWorker* worker) {
   RuntimeCore* runtime = worker->runtime;
   ParkingLot& lot = runtime->lot;
   lot.begin_search();
   worker->idle = kSearching;
-  rest_after_steal(worker);
   const auto found = [&](Item item) {
     worker->idle = kBusy;
     worker->handoff = item;  // Stored, so that it is not lost.
@@ -333,7 +282,7 @@ Item search(ThreadWorker* worker) {
   for (;;) {
     maybe_fault(worker, FaultPoint::kSearch);
     note_priorities(worker);
-    if (Item item = spins ? spin_for_work(worker) : look(worker, true, true); item != 0) return found(item);
+    if (Item item = spins ? spin_for_work(worker) : look(worker, true); item != 0) return found(item);
     if (runtime->stopping.load(std::memory_order_relaxed)) return found(0);
     lot.begin_sleep(worker->index);
     worker->idle = kSeated;
@@ -513,7 +462,6 @@ void wake_sleeper(ThreadWorker* worker) {
     const std::uint64_t idle = runtime->lot.word().load(std::memory_order_relaxed);
     if (ParkingLot::sleepers(idle) == 0 || ParkingLot::searchers(idle) != 0) return;
   }
-  if (!worker->solo) worker->deque.publish();  // So that the thread worker that is woken need not ask.
   if (runtime->priorities.any()) {
     runtime->wake_one();
   } else {

@@ -15,79 +15,48 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Contract: F-17. The owner's end is LIFO, the thieves' FIFO; it grows past its first size and loses nothing. Items are
-// private until they are asked for, or until a thief publishes them.
+// Contract: F-17. The owner's end is LIFO, the thieves' FIFO; it grows past its first size and loses nothing.
 TEST(Deque, LifoForTheOwnerFifoForThieves) {
-  for (const bool open : {false, true}) {
-    detail::Deque<std::uintptr_t> deque(4, open);
-    EXPECT_EQ(deque.pop(), 0U);
-    EXPECT_EQ(deque.peek(), 0U);
-    EXPECT_EQ(deque.take_top(), 0U);
-    for (std::uintptr_t i = 1; i <= 1000; ++i) deque.push(i);
-    EXPECT_EQ(deque.size_hint(), 1000U);
-    EXPECT_EQ(deque.peek(), 1000U);
-    EXPECT_EQ(deque.pop(), 1000U);
-    EXPECT_EQ(deque.steal().item, open ? 1U : 0U);
-    EXPECT_EQ(deque.expose(), !open);
-    if (!open) {
-      EXPECT_EQ(deque.steal().item, 1U);
-    }
-    EXPECT_EQ(deque.take_top(), 2U);
-    EXPECT_FALSE(deque.pop_if(5));
-    EXPECT_TRUE(deque.pop_if(999));
-    EXPECT_EQ(deque.size_hint(), 996U);
-    for (std::uintptr_t i = 998; i >= 3; --i) EXPECT_EQ(deque.pop(), i);
-    EXPECT_EQ(deque.pop(), 0U);
-    EXPECT_EQ(deque.peek(), 0U);
-    EXPECT_FALSE(deque.pop_if(3));  // What the slot still contains.
-    EXPECT_EQ(deque.size_hint(), 0U);
-    EXPECT_FALSE(deque.expose());
-  }
-}
-
-// Contract: F-17. A thief that finds nothing public gets half of the items with the owner's next push.
-TEST(Deque, AskedForItemsTheOwnerPublishesHalf) {
   detail::Deque<std::uintptr_t> deque(4);
-  for (std::uintptr_t i = 1; i <= 9; ++i) deque.push(i);
-  EXPECT_EQ(deque.steal().item, 0U);
-  deque.push(10);
-  for (std::uintptr_t i = 1; i <= 5; ++i) EXPECT_EQ(deque.steal().item, i);
-  EXPECT_EQ(deque.steal().item, 0U);
-  for (std::uintptr_t i = 10; i >= 6; --i) EXPECT_EQ(deque.pop(), i);
   EXPECT_EQ(deque.pop(), 0U);
-  deque.push(11);  // Asked again, with nothing there: the next item is published at once.
-  EXPECT_EQ(deque.steal().item, 11U);
+  EXPECT_EQ(deque.steal().item, 0U);
+  for (std::uintptr_t i = 1; i <= 1000; ++i) deque.push(i);
+  EXPECT_EQ(deque.size_hint(), 1000U);
+  EXPECT_EQ(deque.peek(), 1000U);
+  EXPECT_EQ(deque.pop(), 1000U);
+  EXPECT_EQ(deque.steal().item, 1U);
+  EXPECT_EQ(deque.take_top(), 2U);
+  EXPECT_FALSE(deque.pop_if(5));
+  EXPECT_TRUE(deque.pop_if(999));
+  for (std::uintptr_t i = 998; i >= 3; --i) EXPECT_EQ(deque.pop(), i);
+  EXPECT_EQ(deque.pop(), 0U);
 }
 
 // Contract: F-17. One owner, several thieves, a small start size: every item comes out exactly once.
 TEST(Deque, EveryItemOnceUnderThieves) {
-  for (const bool open : {!detail::enable_heavy_fence(), true}) {
-    detail::Deque<std::uintptr_t> deque(2, open);
-    constexpr std::uintptr_t kItems = 200'000;
-    std::vector<sync::Atomic<int>> seen(kItems + 1);
-    sync::Atomic<bool> done{false};
-    std::vector<std::thread> thieves;
-    for (int t = 0; t < 3; ++t) {
-      thieves.emplace_back([&, t] {
-        for (int round = 0; !done.load(); ++round) {
-          auto stolen = deque.steal();
-          if (stolen.item == 0 && round % 64 == t && deque.expose()) stolen = deque.steal();
-          if (stolen.item != 0) seen[stolen.item].fetch_add(1);
-        }
-      });
-    }
-    std::uintptr_t next = 1;
-    while (next <= kItems) {
-      for (int i = 0; i < 7 && next <= kItems; ++i) deque.push(next++);
-      for (int i = 0; i < 4; ++i) {
-        if (const std::uintptr_t item = i % 2 == 0 ? deque.pop() : deque.take_top(); item != 0) seen[item].fetch_add(1);
+  detail::Deque<std::uintptr_t> deque(2);
+  constexpr std::uintptr_t kItems = 200'000;
+  std::vector<sync::Atomic<int>> seen(kItems + 1);
+  sync::Atomic<bool> done{false};
+  std::vector<std::thread> thieves;
+  for (int t = 0; t < 3; ++t) {
+    thieves.emplace_back([&] {
+      while (!done.load()) {
+        if (const auto stolen = deque.steal(); stolen.item != 0) seen[stolen.item].fetch_add(1);
       }
-    }
-    while (const std::uintptr_t item = deque.pop()) seen[item].fetch_add(1);
-    done.store(true);
-    for (auto& thief : thieves) thief.join();
-    EXPECT_TRUE(std::all_of(seen.begin() + 1, seen.end(), [](const auto& count) { return count.load() == 1; }));
+    });
   }
+  std::uintptr_t next = 1;
+  while (next <= kItems) {
+    for (int i = 0; i < 7 && next <= kItems; ++i) deque.push(next++);
+    for (int i = 0; i < 4; ++i) {
+      if (const std::uintptr_t item = i % 2 == 0 ? deque.pop() : deque.take_top(); item != 0) seen[item].fetch_add(1);
+    }
+  }
+  while (const std::uintptr_t item = deque.pop()) seen[item].fetch_add(1);
+  done.store(true);
+  for (auto& thief : thieves) thief.join();
+  EXPECT_TRUE(std::all_of(seen.begin() + 1, seen.end(), [](const auto& count) { return count.load() == 1; }));
 }
 
 // Contract: F-17. One worker a core unless said otherwise; 1 and 256 work.

@@ -236,6 +236,10 @@ class Routes(HttpCase):
         use("removeSchedule", "/v1/schedules/nightly")
         use("removeSchedule", "/v1/schedules/nightly", 404)
         use("getSecret", "/v1/secrets/hf?task=wf-1.0&attempt=1", 403)  # secrets_test.py has the rest.
+        content = "/v1/files/" + "0" * 64
+        use("getFile", content, 404)  # files_test.py has the rest: workers store files, and nobody else does.
+        use("putFile", content + "?bytes=1", 403, "x", {"Content-Type": "application/octet-stream"})
+        use("checkFile", content + "/check", 403)
         use("drainWorker", "/v1/workers/local/drain")
         everything = {o["operationId"] for ms in spec["paths"].values() for o in ms.values()}
         self.assertEqual(everything - used, set(), "routes without a test")
@@ -339,6 +343,20 @@ class Routes(HttpCase):
         self.assertEqual(json.loads(curl("-H", "Content-Type: application/yaml", "-H", "Transfer-Encoding: chunked", "--data-binary",
                                          "@large.yaml", base + "/v1/validate"))["valid"], True)
         self.assertIn("200", curl("-I", base + "/v1/version").splitlines()[0])
+
+
+    def test_a_key_is_recognised_after_a_fan_out(self):
+        """Contract: H-1, Y-2. The same body has the same answer, also when the workflow has got its items since."""
+        self.start_http()
+        text = stages("{name: a, run: 'echo [1,2]'}", "{name: b, run: 'true', matrix: {i: \"${a.result}\"}}")
+        key = {**YAML, "Idempotency-Key": "k1"}
+        first = self.ask("POST", "/v1/workflows", text, headers=key)
+        self.assertEqual(first.status, 201, first.body)
+        self.assertEqual(self.wait_for_outcome(first.json["workflow"], "succeeded")["states"]["succeeded"], 3)
+        again = self.ask("POST", "/v1/workflows", text, headers=key)
+        self.assertEqual((again.status, again.body), (200, first.body))
+        other = text.replace("[1,2]", "[1,3]")
+        self.assertEqual(self.ask("POST", "/v1/workflows", other, headers=key).status, 422)
 
 
 class Streams(HttpCase):

@@ -119,6 +119,28 @@ class Attempts(RunCase):
         self.assertEqual(self.read("out"), "1\n1\n1\n")
 
 
+class EditAfterKill(RunCase):
+    # C-1, Y-4: the process was killed during finally, and the file was edited: finally ends, and what is unchanged is kept, as
+    # --dry-run says.
+    def test_killed_during_finally(self):
+        text = spec("stages:", "  - {name: a, run: 'echo a >> ran'}", "  - {name: b, run: 'echo b1 >> ran'}",
+                    "finally:", "  - {name: f, run: 'echo f >> ran; until [ -e go ]; do sleep 0.02; done'}")
+        self.write("w.yaml", text)
+        process = self.start("run", "w.yaml")
+        self.wait_for(lambda: "f" in self.read("ran").split())
+        process.kill()
+        process.communicate(timeout=LIMIT_S)
+        self.assert_nothing_runs()
+        self.write("w.yaml", text.replace("b1", "b2"))
+        self.write("go", "")
+        plan = json.loads(self.rota("run", "w.yaml", "--dry-run", "--json").stdout)["plan"]
+        self.assertEqual({each["stage"]: each["kept"] for each in plan if each["stage"] != "f"}, {"a": 1, "b": 0})
+        self.write("ran", "")
+        done = self.rota("run", "w.yaml")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(sorted(self.read("ran").split()), ["b2", "f", "f"])
+
+
 class Params(RunCase):
     FILE = spec("params:", "  size: 3", "  mode: {type: text, choices: [fast, exact], default: fast}",
                 "  rates: {type: list, default: [0.10, 1e-4]}",

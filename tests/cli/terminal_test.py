@@ -181,6 +181,10 @@ class Each(RunCase):
         done = self.rota("each", "-k", "--", "echo got {}", input="x\n$(touch bad)\n\n'q\"\n")
         self.assertEqual(done.stdout, "got x\ngot $(touch bad)\ngot 'q\"\n", done.stderr)
         self.assertFalse(os.path.exists(self.path("bad")))
+        # Y-8: bytes that JSON cannot carry are refused, never changed.
+        done = self.rota("each", "--", "echo {}", input=b"ok\n\xff\n", text=False)
+        self.assertEqual((done.returncode, done.stdout), (2, b""))
+        self.assertIn(b"is not UTF-8 text", done.stderr)
         done = self.rota("each", "--", "echo", ":::", "last")
         self.assertEqual(done.stdout, "last\n")
         self.assertIn("there is no command", self.rota("each", "--", ":::", "a").stderr)

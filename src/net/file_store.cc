@@ -421,17 +421,17 @@ void each_content(const std::string& directory, F&& f) {
 
 void FileStore::look(std::uint64_t least) {
   std::vector<Known> all;
-  settled_ = 0;
+  std::uint64_t settled = 0;
   each_content(options_.directory, [&](Known known) {
-    settled_ += known.bytes;
+    settled += known.bytes;
     if (least > 0) all.push_back(std::move(known));
   });
   const std::int64_t forgotten_ns = wall_ns() - kForgottenAfter_ns;
-  each_file(fs::path(options_.directory) / "partial", "", [&](const Known& known) {
-    const bool open = open_.contains(known.sha256);
-    if (!open && known.used_ns < forgotten_ns && ::unlink(known.path.c_str()) == 0) return;
-    if (!open) settled_ += known.bytes;
+  each_file(fs::path(options_.directory) / "partial", "", [&, &open = open_](const Known& known) {
+    if (open.contains(known.sha256)) return;
+    if (known.used_ns >= forgotten_ns || ::unlink(known.path.c_str()) != 0) settled += known.bytes;
   });
+  settled_ = settled;
   looked_ = true;
   since_look_ = 0;
   std::sort(all.begin(), all.end(), [](const Known& a, const Known& b) {

@@ -427,7 +427,8 @@ void FileStore::look(std::uint64_t least) {
     if (least > 0) all.push_back(std::move(known));
   });
   const std::int64_t forgotten_ns = wall_ns() - kForgottenAfter_ns;
-  each_file(fs::path(options_.directory) / "partial", "", [&, &open = open_](const Known& known) {
+  const std::set<std::string> open = open_;
+  each_file(fs::path(options_.directory) / "partial", "", [&](const Known& known) {
     if (open.contains(known.sha256)) return;
     if (known.used_ns >= forgotten_ns || ::unlink(known.path.c_str()) != 0) settled += known.bytes;
   });

@@ -18,6 +18,7 @@
 
 #include "base/json_writer.h"
 #include "rota/model/fields.h"
+#include "rota/model/stored_file.h"
 
 namespace rota::host {
 

@@ -181,7 +181,7 @@ TEST(Host, TheTermIncreasesAlthoughTheLogIsLost) {
     for (int life = 0; life < 4; ++life) {
       ledger::MemoryLedger ledger;
       for (int start = 0; start < 2; ++start) {
-        *later.wall_ns += 10'000'000;
+        *later.wall_ns += 10'000'000'000;  // More than a start takes: the clock of the host before went on as well.
         fiber::with_scope([&](fiber::Nursery& nursery) {
           Running running(nursery, ledger, local, later);
           puppet.hello(1);

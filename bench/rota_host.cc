@@ -1,8 +1,9 @@
 // Our part of the rows about the host (P-13): host, bus, worker and a ledger on disk in one process, with C++ handlers
 // that do nothing. Each row twice: a decision acts when it is durable, and with a ledger that syncs at checkpoints
-// only.
+// only. The rows etcd_flat and etcd_chain (P-19) are the same on the ledger that three etcd servers replicate.
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -10,10 +11,12 @@
 
 #include "bus/local.h"
 #include "common/disk.h"
+#include "etcd_servers.h"
 #include "fleet/event.h"
 #include "host/host.h"
 #include "host_specs.h"
 #include "ledger/disk_ledger.h"
+#include "ledger/replicated_ledger.h"
 #include "rota.h"
 #include "rota/worker.h"
 
@@ -47,13 +50,22 @@ struct Watcher final : rota::host::HostObserver {
 // A host with one worker in this process. Its tasks are started by submit() and counted by handled().
 class Fleet {
  public:
-  Fleet(unsigned threads, const std::string& path, Durability durability, bench::fiber::Nursery& nursery)
-      : ledger_(open(path, durability)), end_(bus_.connect("local").value()) {
+  // `replica` is the ledger if other hosts could share it, otherwise null.
+  Fleet(unsigned threads, ledger::Ledger& log, ledger::ReplicatedLedger* replica, bench::fiber::Nursery& nursery)
+      : end_(bus_.connect("local").value()) {
     rota::host::HostOptions options;
+    std::vector<rota::bus::HostEnd*> buses = {&bus_.host()};
+    if (replica != nullptr) {
+      options.follow = true;
+      options.replica = replica;
+      options.open_buses = [buses](std::uint64_t) { return rota::Result<std::vector<rota::bus::HostEnd*>>(buses); };
+      options.close_buses = [] {};
+      buses.clear();
+    }
     options.policy.emplace();
     // About as many as it does while a group syncs wait at the worker; there is no other that would rather have them.
     options.policy->max_queue_per_worker = 500;
-    host_ = std::make_unique<rota::host::Host>(*ledger_, bus_.host(), std::move(options), &watcher_);
+    host_ = std::make_unique<rota::host::Host>(log, buses, std::move(options), &watcher_);
     rota::WorkerOptions worker_options;
     worker_options.spec.name = "local";
     worker_options.spec.resources.cpu_millis = threads * 1000;
@@ -94,16 +106,6 @@ class Fleet {
   std::uint64_t started_ns() const { return started_ns_.load(); }
 
  private:
-  static std::unique_ptr<ledger::DiskLedger> open(const std::string& path, Durability durability) {
-    ledger::DiskOptions options;
-    options.path = path;
-    options.durability = durability;
-    auto opened = ledger::DiskLedger::open(options);
-    if (!opened.ok()) bench::fail(opened.error().to_string());
-    return std::move(opened).value();
-  }
-
-  std::unique_ptr<ledger::DiskLedger> ledger_;
   rota::bus::LocalBus bus_;
   std::unique_ptr<rota::bus::WorkerEnd> end_;
   Watcher watcher_;
@@ -113,35 +115,70 @@ class Fleet {
   bench::fiber::Task<rota::Result<void>> hosting_, working_;
 };
 
+std::unique_ptr<ledger::DiskLedger> open_at(const std::string& path, Durability durability) {
+  ledger::DiskOptions options;
+  options.path = path;
+  options.durability = durability;
+  auto opened = ledger::DiskLedger::open(options);
+  if (!opened.ok()) bench::fail(opened.error().to_string());
+  return std::move(opened).value();
+}
+
 template <typename Body>
 double with_fleet(unsigned threads, Durability durability, const Body& body) {
   const bench::Scratch scratch;
   return bench::on_workers(threads, [&] {
     double figure = 0;
     bench::fiber::with_scope([&](bench::fiber::Nursery& nursery) {
-      Fleet fleet(threads, scratch.file("ledger"), durability, nursery);
+      const std::unique_ptr<ledger::DiskLedger> log = open_at(scratch.file("ledger"), durability);
+      Fleet fleet(threads, *log, nullptr, nursery);
       figure = body(fleet);
     });
     return figure;
   });
 }
 
+template <typename Body>
+double with_replicated_fleet(unsigned threads, const Body& body) {
+  bench::EtcdServers servers;
+  return bench::on_workers(threads, [&] {
+    double figure = 0;
+    bench::fiber::with_scope([&](bench::fiber::Nursery& nursery) {
+      const std::unique_ptr<ledger::kv::Store> store = servers.connect(nursery);
+      auto log = ledger::ReplicatedLedger::open(*store, {.name = "http://bench"}, nursery, std::chrono::seconds(60));
+      if (!log.ok()) bench::fail(log.error().to_string());
+      {
+        Fleet fleet(threads, **log, log->get(), nursery);
+        figure = body(fleet);
+      }
+      if (const auto closed = (*log)->close(); !closed.ok()) bench::fail(closed.error().to_string());
+    });
+    return figure;
+  });
+}
+
 // Microseconds a task from the submission until its workflow's end is durable.
+double measure_spec(Fleet& fleet, const model::WorkflowSpec& spec, std::uint64_t count) {
+  std::uint64_t runs = 0;
+  const double ns = bench::measure_ns_each(count, [&] {
+    fleet.run(spec);
+    ++runs;
+  });
+  if (fleet.handled() != fleet.succeeded()) bench::fail("a task ran more than once");
+  bench::expect(fleet.handled() / runs, count);
+  return ns / 1000;
+}
+
 Figures run_spec(unsigned threads, const model::WorkflowSpec& spec, std::uint64_t count) {
   Figures figures;
   for (const Durability durability : kDurabilities) {
-    figures.push_back(with_fleet(threads, durability, [&](Fleet& fleet) {
-      std::uint64_t runs = 0;
-      const double ns = bench::measure_ns_each(count, [&] {
-        fleet.run(spec);
-        ++runs;
-      });
-      if (fleet.handled() != fleet.succeeded()) bench::fail("a task ran more than once");
-      bench::expect(fleet.handled() / runs, count);
-      return ns / 1000;
-    }));
+    figures.push_back(with_fleet(threads, durability, [&](Fleet& fleet) { return measure_spec(fleet, spec, count); }));
   }
   return figures;
+}
+
+Figures run_replicated(unsigned threads, const model::WorkflowSpec& spec, std::uint64_t count) {
+  return {with_replicated_fleet(threads, [&](Fleet& fleet) { return measure_spec(fleet, spec, count); })};
 }
 
 Figures run_flat(unsigned threads, std::uint64_t count) { return run_spec(threads, bench::flat_spec(count), count); }
@@ -172,11 +209,16 @@ Figures run_start(unsigned threads, std::uint64_t count) {
   return figures;
 }
 
+Figures run_etcd_flat(unsigned threads, std::uint64_t count) {
+  return run_replicated(threads, bench::flat_spec(count), count);
+}
+Figures run_etcd_chain(unsigned threads, std::uint64_t count) {
+  return run_replicated(threads, bench::chain_spec(count), count);
+}
+
 constexpr bench::Work kWorks[] = {
-    {"host_flat", 10'000, run_flat},
-    {"host_chain", 1'000, run_chain},
-    {"host_layers", 10'000, run_layers},
-    {"host_start", 500, run_start},
+    {"host_flat", 10'000, run_flat}, {"host_chain", 1'000, run_chain},     {"host_layers", 10'000, run_layers},
+    {"host_start", 500, run_start},  {"etcd_flat", 10'000, run_etcd_flat}, {"etcd_chain", 200, run_etcd_chain},
 };
 
 }  // namespace

@@ -1,10 +1,14 @@
-// Our part of the table for the ledger (P-11): durable records in groups of one and of 128, relaxed ones, recovery.
+// Our part of the table for the ledger: durable records in groups of one and of 128, relaxed ones, recovery (P-11); and
+// the same groups replicated on three etcd servers (P-19).
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "common/disk.h"
+#include "etcd_servers.h"
 #include "ledger/disk_ledger.h"
+#include "ledger/etcd_ledger.h"
 #include "rota.h"
 
 namespace {
@@ -83,11 +87,39 @@ Figures run_recover(unsigned threads, std::uint64_t count) {
   });
 }
 
+// Microseconds a record on three etcd servers, from one task.
+Figures run_replicated(unsigned threads, std::uint64_t count, std::uint64_t group) {
+  const bench::EtcdServers servers;
+  return bench::on_workers(threads, [&]() -> Figures {
+    double ns = 0;
+    bench::fiber::with_scope([&](bench::fiber::Nursery& nursery) {
+      const std::unique_ptr<ledger::kv::Store> store = servers.connect(nursery);
+      auto log = ledger::EtcdLedger::open(*store, {.name = "http://bench"}, nursery, std::chrono::seconds(60));
+      if (!log.ok()) bench::fail(log.error().to_string());
+      if (const auto leads = (*log)->campaign(std::chrono::seconds(60)); !leads.ok()) {
+        bench::fail(leads.error().to_string());
+      }
+      std::uint64_t runs = 0;
+      ns = bench::measure_ns_each(count, [&] {
+        append(**log, count, group);
+        ++runs;
+      });
+      bench::expect((*log)->last_index() / runs, count);
+    });
+    return {ns / 1000};
+  });
+}
+
+Figures run_etcd_1(unsigned threads, std::uint64_t count) { return run_replicated(threads, count, 1); }
+Figures run_etcd_128(unsigned threads, std::uint64_t count) { return run_replicated(threads, count, bench::kGroup); }
+
 constexpr bench::Work kWorks[] = {
     {"ledger_1", 2'000, run_1},
     {"ledger_128", 51'200, run_128},
     {"ledger_relaxed", 20'000, run_relaxed},
     {"ledger_recover", 1'000'000, run_recover},
+    {"etcd_1", 500, run_etcd_1},
+    {"etcd_128", 25'600, run_etcd_128},
 };
 
 }  // namespace

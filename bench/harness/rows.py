@@ -35,7 +35,7 @@ PEERS = (
     Program("bullmq", ("nodejs", "npm", "redis-server"), "host"),
 )
 LIMITS = (Program("bare"), Program("bare_fcontext", ("libboost-context1.81-dev",)), Program("bare_disk"),
-          Program("bare_spawn"))
+          Program("bare_spawn"), Program("bare_etcd", ("etcd-server",)))
 PEER_GROUPS = {peer.name: peer.group for peer in PEERS}
 
 
@@ -125,6 +125,7 @@ NO_FLEET = {"dask": "the cost of Rota's own host", "celery": "the cost of Rota's
 COMMAND = {"metered": False, "limits": ("bare_spawn",), "group": "command"}
 HOST = {"metered": False, "limits": (), "group": "host", "threads": (2,)}
 LEDGER = {"metered": False, "limits": ("bare_disk",), "group": "ledger"}
+REPLICATED = {"metered": False, "limits": ("bare_etcd",), "group": "replicated", "threads": (2,)}
 
 WORKS = (
     Work("yield", "P-1", "two tasks a worker take turns; worker time a switch",
@@ -211,6 +212,14 @@ WORKS = (
     Work("host_start", "P-13", "one task at a time: submitted to its first instruction; median, durable and relaxed",
          (Figure("host_start", "us", {2: "300"}), Figure("host_start_relaxed", "us", {2: "30"})), 500, ACROSS_PROCESSES,
          sizes={"dask": 100, "celery": 100}, quick_size=200, **(HOST | {"limits": ("bare_disk",)})),
+    Work("etcd_1", "P-19", "records of 256 bytes on three etcd servers, each committed before the next; time a record",
+         (Figure("etcd_1", "us"),), 500, {}, quick_size=200, **REPLICATED),
+    Work("etcd_128", "P-19", "the same in groups of 128; time a record",
+         (Figure("etcd_128", "us", {2: "25"}),), 25_600, {}, quick_size=12_800, **REPLICATED),
+    Work("etcd_flat", "P-19", "a host on three etcd servers, 10,000 tasks that do nothing, without order; time a task",
+         (Figure("etcd_flat", "us"),), 10_000, {}, quick_size=2_000, **(REPLICATED | {"limits": ()})),
+    Work("etcd_chain", "P-19", "the same, 200 tasks, each behind the one before; time a task",
+         (Figure("etcd_chain", "us", {2: "1500"}),), 200, {}, **REPLICATED),
     Work("redis_flat", "P-14", "10,000 tasks that do nothing, over Redis to two worker processes; time a task, durable",
          (Figure("redis_flat", "us", {2: "20"}),), 10_000, ONE_PROCESS, quick_size=2_000,
          sizes={"dask": 2_000, "celery": 1_000, "bullmq": 2_000}, **HOST),

@@ -48,6 +48,10 @@ SMALL = {
     "host_chain": (20, lambda threads: 20),
     "host_layers": (200, lambda threads: 200),
     "host_start": (5, lambda threads: 5),
+    "etcd_1": (5, lambda threads: 5),
+    "etcd_128": (200, lambda threads: 200),
+    "etcd_flat": (50, lambda threads: 50),
+    "etcd_chain": (5, lambda threads: 5),
     "redis_flat": (50, lambda threads: 50),
     "redis_chain": (20, lambda threads: 20),
     "redis_round_trip": (5, lambda threads: 5),
@@ -63,7 +67,6 @@ SMALL = {
        for mode in ("static", "pipeline", "round_robin") for count in ("1000", "10000")},
     **{f"brain_{name}": (1000, lambda threads: 900)
        for name in ("shapes", "users", "priorities", "templates", "bound")},
-    "placement": (2, lambda threads: 6),
     "brain_memory": (10_000, lambda threads: 10_000),
     "brain_chain": (10_000, lambda threads: 1),
     "placement": (2, lambda threads: 2 * 3),

@@ -213,7 +213,7 @@ class Selection(unittest.TestCase):
 
     def test_a_row_by_a_part_of_its_name_a_group_by_all_of_it(self):
         self.assertEqual(self.names("fib"), {("P-2", "fib"), ("P-15", "fib")})
-        groups = [self.names(group) for group in ("fiber", "ledger", "fleet", "command", "host")]
+        groups = [self.names(group) for group in ("fiber", "ledger", "replicated", "fleet", "command", "host")]
         self.assertEqual(set().union(*groups), self.names())
         self.assertEqual(sum(map(len, groups)), len(self.names()))
         self.assertEqual(self.names("blocked_byt", "P-4"), {("P-6", "blocked_bytes"), ("P-15", "blocked_bytes"),

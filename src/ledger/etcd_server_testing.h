@@ -1,4 +1,4 @@
-// A cluster of etcd servers for tests: on loopback, on free ports, with its data in a temporary folder.
+// A cluster of etcd servers for tests and benchmarks: on loopback, on free ports, with its data in a temporary folder.
 //
 // The servers die with the thread that started them (PR_SET_PDEATHSIG), so that a killed test leaves nothing behind:
 // start them in main's thread, or in one that lives as long as they are needed.
@@ -34,15 +34,16 @@ class EtcdCluster {
     std::size_t nodes = 3;
     bool tls = false;                         // Clients use https and need a certificate; see `arguments`.
     std::vector<std::string> arguments = {};  // {"--quota-backend-bytes", "16777216"}.
+    bool on_disk = false;                     // Data in the folder for temporary files, so that each sync is real.
   };
 
   // The servers start, and may not serve yet: the first calls wait for them.
   EtcdCluster() : EtcdCluster(Options{}) {}
   explicit EtcdCluster(Options options) : options_(std::move(options)), nodes_(options_.nodes) {
-    // Data in memory: a sync costs nothing there, and these tests are not about etcd's own durability.
+    // Tests keep the data in memory: a sync costs nothing there, and they are not about etcd's own durability.
     const std::filesystem::path shared = "/dev/shm";
     const std::filesystem::path where =
-        ::access(shared.c_str(), W_OK) == 0 ? shared : std::filesystem::temp_directory_path();
+        !options_.on_disk && ::access(shared.c_str(), W_OK) == 0 ? shared : std::filesystem::temp_directory_path();
     std::string name = (where / "rota-etcd-XXXXXX").string();
     ROTA_ASSERT(::mkdtemp(name.data()) != nullptr, "no temporary folder");
     folder_ = name;

@@ -52,7 +52,7 @@ def is_test(path):
 def is_benchmark(path):
     if path.startswith(("bench/peers/", "bench/tests/")):
         return False
-    return path.endswith("_bench.cc") or path.startswith("bench/") and path.endswith((".cc", ".c", ".py", "/run"))
+    return path.endswith("_bench.cc") or path.startswith("bench/") and path.endswith((".cc", ".c", ".py", "/run", "/http", "/pages"))
 
 
 def citations(path, text):

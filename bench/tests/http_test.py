@@ -13,10 +13,10 @@ ROTA = os.environ.get("ROTA_COMMAND") or os.path.join(BENCH, "..", "build", "rel
 
 
 class HttpTest(unittest.TestCase):
-    # P-18, H-6: each row of the HTTP interface.
     @unittest.skipUnless(os.access(ROTA, os.X_OK), "rota is not built")
     @unittest.skipUnless(shutil.which("wrk"), "wrk is not installed")
     def test_small(self):
+        """Contract: P-18, H-6. Each row of the HTTP interface."""
         with tempfile.TemporaryDirectory(prefix="rota-http-test-") as folder:
             out = os.path.join(folder, "out.json")
             done = subprocess.run([sys.executable, "-B", os.path.join(BENCH, "http"), "--rota", ROTA, "--seconds", "1", "--streams", "20",

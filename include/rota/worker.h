@@ -132,6 +132,9 @@ struct JoinOptions {
   std::string redis{};          // redis://[user[:password]@]host[:port][/database], rediss:// for TLS.
   std::string prefix = "rota";  // Of the keys in Redis: that of the host.
   std::string redis_ca{};       // For rediss://: a PEM file with the CAs that may have signed the server's certificate.
+  // Called in a task when Redis refuses the account in `redis`, which a restarted server may have forgotten: `redis`
+  // with a new account, or why there is none. It is called again, after a pause, while Redis refuses. May be empty.
+  std::function<Result<std::string>()> new_redis{};
 };
 
 enum class StopReason : std::uint8_t { kNone, kCancelled, kPreempted };

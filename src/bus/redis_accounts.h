@@ -2,8 +2,8 @@
 // (H-5).
 //
 // The user of the host needs the right to change accounts: `+acl|setuser +acl|deluser`, as the default user has it.
-// Accounts live in Redis's memory: after a restart of Redis, workers join or renew again with `redis: true`, unless the
-// server saves them (ACL SAVE with an aclfile), which this class asks for.
+// Accounts live in Redis's memory unless the server saves them (ACL SAVE with an aclfile), which this class asks for. A
+// worker whose account was forgotten renews its identity with `redis: true` (RedisBusOptions::new_account).
 //
 // Thread safety: functions from any task.
 #pragma once

@@ -30,6 +30,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -49,6 +50,9 @@ struct RedisBusOptions {
 
   net::RedisUrl url{};
   std::shared_ptr<const net::TlsContext> tls{};  // For rediss://.
+  // Called in a task when Redis refuses the account, and not again before it has returned: the URL with a new account,
+  // or why there is none. A Redis that was restarted may have forgotten the accounts. Empty: the account never changes.
+  std::function<Result<net::RedisUrl>()> new_account{};
   // Fleets that share a Redis have different prefixes: 1 to 64 of A-Z a-z 0-9 . _ -
   std::string prefix = "rota";
   // Distinguishes this process from every other one that ever had this role; a worker's incarnation is suitable. 0:

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "bus/conformance.h"
+#include "bus/redis_accounts.h"
 #include "bus/redis_link.h"
 #include "bus/redis_testing.h"
 
@@ -105,6 +106,52 @@ TEST(RedisBus, KilledAndRestartedEmpty) {
       fleet.exchange(100, 50);
       EXPECT_TRUE(await([&] { return fleet.host->status().ok(); }));
     }
+  });
+}
+
+// Contract: U-1, H-5. Redis keeps the accounts of workers in its memory. After a restart without them, a worker asks
+// for a new account, once although both of its connections are refused, and no message is lost.
+TEST(RedisBus, AWorkerWhoseAccountIsForgottenGetsANewOne) {
+  RedisServer server;
+  in_runtime([&](fiber::Nursery& nursery) {
+    const RedisBusOptions options = patient_options(server.url());
+    RedisAccounts accounts(net::real_network(), options);
+    std::uint64_t granted = 0;
+    bool has_host = true;  // That could give an account.
+    const auto grant = [&]() -> Result<net::RedisUrl> {
+      if (!has_host) return Error{ErrorCode::kUnavailable, "the host is not there"};
+      ++granted;
+      ROTA_TRY_ASSIGN(const RedisAccount account, accounts.grant("w"));
+      net::RedisUrl url = options.url;
+      url.user = account.user;
+      url.password = account.password;
+      return url;
+    };
+    const auto host = RedisHostEnd::open(net::real_network(), options, nursery).value();
+    RedisBusOptions own = options;
+    own.process = 42;
+    own.url = grant().value();
+    own.new_account = grant;
+    const auto worker = RedisWorkerEnd::open(net::real_network(), own, "w", nursery).value();
+    ASSERT_TRUE(worker->await_connected(kSoon).ok());
+    exchange_messages(*host, *worker, "w", 0, 20);
+    for (std::uint64_t round = 1; round <= 2; ++round) {
+      has_host = round == 1;
+      server.kill();
+      ASSERT_TRUE(worker->send(report_of(1)).ok());
+      server.start();
+      if (!has_host) {
+        ASSERT_TRUE(await([&] { return worker->status().code() == ErrorCode::kUnauthenticated; }));
+        has_host = true;
+      }
+      const auto report = receive_soon(*host).value();
+      EXPECT_EQ(task_of(report.message), 1U);
+      ASSERT_TRUE(host->acknowledge(report.id).ok());
+      exchange_messages(*host, *worker, "w", 100, 20);
+      EXPECT_EQ(granted, 1 + round);
+    }
+    worker->close();
+    host->close();
   });
 }
 

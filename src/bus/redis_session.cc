@@ -26,11 +26,6 @@ RedisBusOptions with_process(RedisBusOptions options) {
 
 constexpr std::chrono::nanoseconds kLogAgain = std::chrono::minutes(1);  // The same problem.
 
-// A wrong account does not mend itself by waiting.
-bool is_permanent(ErrorCode code) {
-  return code == ErrorCode::kUnauthenticated || code == ErrorCode::kPermissionDenied || code == ErrorCode::kUnsupported;
-}
-
 }  // namespace
 
 Result<RedisBusOptions> RedisBusOptions::of(const std::string& url, const std::string& prefix,
@@ -69,7 +64,8 @@ RedisSession::RedisSession(net::Network& network, RedisBusOptions options, std::
       options_(with_process(std::move(options))),
       keys_{options_.prefix},
       address_(options_.url.to_string()),
-      role_(std::move(role)) {
+      role_(std::move(role)),
+      url_(options_.url) {
   broken_[kWriter] = Error{ErrorCode::kUnavailable, "not connected to Redis at " + address_ + " yet"};
 }
 
@@ -87,11 +83,44 @@ Result<std::unique_ptr<net::RedisConnection>> RedisSession::connect(Line line, n
     net::RedisConnectOptions connect_options;
     connect_options.within = options_.connect_within;
     connect_options.tls = options_.tls;
-    auto connection = net::RedisConnection::open(network_, options_.url, connect_options);
+    const net::RedisUrl used = url();
+    auto connection = net::RedisConnection::open(network_, used, connect_options);
     if (connection.ok() || connection.code() == ErrorCode::kCancelled) return connection;
     note_broken(line, connection.error());
+    if (connection.code() == ErrorCode::kUnauthenticated && options_.new_account) ask_for_account(used);
     ROTA_TRY(fiber::sleep_for(backoff.next()));
   }
+}
+
+net::RedisUrl RedisSession::url() const {
+  const sync::MutexLock lock(mutex_);
+  return url_;
+}
+
+void RedisSession::ask_for_account(const net::RedisUrl& refused) {
+  {
+    const sync::MutexLock lock(mutex_);
+    // A new account may make the one before it useless, so that two tasks must not each get one.
+    if (asking_ || closed_ || url_.password != refused.password) return;
+    asking_ = true;
+  }
+  Result<net::RedisUrl> given = options_.new_account();
+  {
+    const sync::MutexLock lock(mutex_);
+    asking_ = false;
+    if (given.ok()) url_ = *given;
+  }
+  if (given.ok()) {
+    ROTA_LOG(kInfo, "Redis had forgotten the account; there is a new one", {"as", role_}, {"redis", address_});
+  } else {
+    ROTA_LOG(kWarn, "Redis refuses the account, and there is no new one yet; trying again", {"as", role_},
+             {"why", given.error().message});
+  }
+}
+
+bool RedisSession::is_permanent(ErrorCode code) const {
+  if (code == ErrorCode::kUnauthenticated) return !options_.new_account;
+  return code == ErrorCode::kPermissionDenied || code == ErrorCode::kUnsupported;
 }
 
 Result<std::vector<RespValue>> RedisSession::exchange(Line line, std::unique_ptr<net::RedisConnection>& connection,

@@ -87,7 +87,14 @@ class RedisSession {
   mutable sync::Mutex mutex_;
   bool closed_ ROTA_GUARDED_BY(mutex_) = false;
   [[nodiscard]] bool is_overdue() const ROTA_REQUIRES(mutex_);
+  [[nodiscard]] net::RedisUrl url() const;
+  // After `refused` was refused: asks for another account, unless somebody asks already or has got one.
+  void ask_for_account(const net::RedisUrl& refused);
+  // A wrong account does not mend itself by waiting, unless a new one can be had.
+  [[nodiscard]] bool is_permanent(ErrorCode code) const;
 
+  net::RedisUrl url_ ROTA_GUARDED_BY(mutex_);  // With the account that is valid now.
+  bool asking_ ROTA_GUARDED_BY(mutex_) = false;
   std::map<Line, Error> broken_ ROTA_GUARDED_BY(mutex_);
   // Lines that are watched: when the reply to the command that was sent is overdue; max(): none was sent.
   std::map<Line, std::chrono::nanoseconds> overdue_at_ ROTA_GUARDED_BY(mutex_);

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <chrono>
 #include <fstream>
+#include <mutex>
+#include <new>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -156,19 +158,30 @@ Result<WorkerIdentity> join_fleet(const std::string& url, const std::string& tok
   return identity;
 }
 
-void keep_identity(CurrentIdentity& current, const std::string& file) {
+Result<void> CurrentIdentity::renew(bool redis) {
+  ROTA_TRY(renewing_.lock(std::nothrow));
+  const std::lock_guard<fiber::Mutex> alone(renewing_, std::adopt_lock);
+  WorkerIdentity identity = get();
+  // The client has a runtime of its own, which a helper thread runs.
+  ROTA_TRY(fiber::blocking([&] { return cli::renew(identity, redis); }));
+  {
+    const sync::MutexLock lock(mutex_);
+    identity_ = identity;
+  }
+  if (file_.empty()) return {};
+  // Without the file, the worker works until it is started again.
+  const Result<void> kept = fiber::blocking([&] { return host::write_private(file_, to_text(identity)); });
+  if (!kept.ok()) ROTA_LOG(kWarn, "the worker's identity was not saved", {"why", kept.error().message});
+  return {};
+}
+
+void keep_identity(CurrentIdentity& current) {
   for (;;) {
-    WorkerIdentity identity = current.get();
-    const std::int64_t left = identity.expires_s - now_s();
+    const std::int64_t left = current.get().expires_s - now_s();
     const std::int64_t before = host::kIdentitySeconds / 3;
     if (left > before && !fiber::sleep_for(std::chrono::seconds(left - before)).ok()) return;
-    // The client has a runtime of its own, which a helper thread runs.
-    const Result<void> renewed = fiber::blocking([&]() -> Result<void> {
-      ROTA_TRY(renew(identity, false));
-      return file.empty() ? Result<void>() : host::write_private(file, to_text(identity));
-    });
+    const Result<void> renewed = current.renew(false);
     if (renewed.ok()) {
-      current.set(std::move(identity));
       ROTA_LOG(kInfo, "the worker's identity was renewed");
       continue;
     }

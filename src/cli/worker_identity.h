@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/sync.h"
+#include "rota/fiber/sync.h"
 #include "rota/result.h"
 #include "rota/worker.h"
 
@@ -43,28 +44,30 @@ struct WorkerIdentity {
 [[nodiscard]] Result<WorkerIdentity> join_fleet(const std::string& url, const std::string& token,
                                                 const std::string& name, const std::string& file);
 
-// The identity as it is now: one task renews it, others use it.
+// The identity as it is now: some tasks renew it, others use it.
 //
 // Thread safety: all functions.
 class CurrentIdentity {
  public:
-  explicit CurrentIdentity(WorkerIdentity identity) : identity_(std::move(identity)) {}
+  // `file`: where it is kept; empty: nowhere.
+  CurrentIdentity(WorkerIdentity identity, std::string file) : file_(std::move(file)), identity_(std::move(identity)) {}
   [[nodiscard]] WorkerIdentity get() const {
     const sync::MutexLock lock(mutex_);
     return identity_;
   }
-  void set(WorkerIdentity identity) {
-    const sync::MutexLock lock(mutex_);
-    identity_ = std::move(identity);
-  }
+  // Asks the host for the next identity; with `redis`, also for a new password at Redis, which makes the former one
+  // useless. One renewal at a time. In a task.
+  Result<void> renew(bool redis);
 
  private:
+  const std::string file_;
+  fiber::Mutex renewing_;
   mutable sync::Mutex mutex_;
   WorkerIdentity identity_ ROTA_GUARDED_BY(mutex_);
 };
 
 // Renews the identity each time that two thirds of its life are over, until the task is cancelled. In a task.
-void keep_identity(CurrentIdentity& identity, const std::string& file);
+void keep_identity(CurrentIdentity& identity);
 
 // Asks the host for a secret of a task that this worker holds (U-7). While the host cannot be reached, tries again for
 // a minute. In a task. NotFound.

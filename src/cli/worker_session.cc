@@ -80,7 +80,7 @@ Result<void> run_worker(const WorkerSetup& setup) {
     WorkerOptions options = setup.options;
     std::string temporary;  // The cache of files, if no folder was given.
     if (setup.identity) {
-      identity.emplace(*setup.identity);
+      identity.emplace(*setup.identity, setup.identity_file);
       options.secrets.host = [&identity](const SecretRequest& request) { return fetch_secret(*identity, request); };
       if (options.files.directory.empty()) {
         Result<std::shared_ptr<HostStore>> store = HostStore::open(*identity);
@@ -99,10 +99,17 @@ Result<void> run_worker(const WorkerSetup& setup) {
                {"resources", model::to_text(worker.spec().resources)});
       fiber::Task<void> watching = nursery.spawn([&] { serve_signals(*signals, worker, setup.drain); });
       fiber::Task<void> keeping = nursery.spawn([&] {
-        if (identity) keep_identity(*identity, setup.identity_file);
+        if (identity) keep_identity(*identity);
       });
       notify_service_manager("READY=1\nSTATUS=serving");
-      joined = worker.join(setup.join);
+      JoinOptions join = setup.join;
+      if (identity) {
+        join.new_redis = [&identity, address = setup.join.redis]() -> Result<std::string> {
+          ROTA_TRY(identity->renew(true));
+          return identity->get().redis_url(address);
+        };
+      }
+      joined = worker.join(join);
       keeping.cancel();
       watching.cancel();
     });

@@ -362,10 +362,17 @@ void Decider::on_report(const std::string& worker, const model::AttemptId& id, c
 void Decider::execute(fleet::Command command, Answer answer, fleet::Origin origin) {
   const bool asked = static_cast<bool>(answer);
   const std::string_view name = name_of(command);
+  // A user drains a worker, which must know: it would register again. Asking once more sends the message once more.
+  std::optional<std::pair<std::string, model::Incarnation>> drained;
+  if (const auto* drain = std::get_if<fleet::DrainWorker>(&command); asked && drain != nullptr) {
+    const fleet::Worker* worker = brain_.state().find_worker(drain->worker);
+    if (worker != nullptr) drained.emplace(drain->worker, worker->incarnation());
+  }
   Result<fleet::Events> events = execute_one(std::move(command), asked, std::move(origin));
   if (!events.ok() && !asked) {
     ROTA_LOG(kDebug, "refused", {"command", name}, {"why", events.error().message});
   }
+  if (drained && events.ok()) send(drained->first, model::LeaveFleet{brain_.term(), drained->second});
   if (asked) batch_.effects.emplace_back(Answered{std::move(answer), std::move(events)});
   // This ends: each follow-up ends an attempt that was just decided, and none of them is decided twice.
   while (!follow_ups_.empty()) {
@@ -489,6 +496,7 @@ void Decider::control(TaskId id, AttemptAction action) {
 // An execution whose leading task has ended is left out: the worker reported that end, so it knows the execution.
 void Decider::resend(const fleet::Worker& worker) {
   const fleet::State& state = brain_.state();
+  if (worker.draining) send(worker.spec.name, model::LeaveFleet{brain_.term(), worker.incarnation()});
   for (const fleet::Execution& execution : worker.executions) {
     if (is_withheld(execution) || !execution.has(execution.lead)) continue;
     assign(execution, worker.spec.name);

@@ -521,6 +521,27 @@ TEST(Host, AWorkerThatWasGivenUpComesBack) {
   });
 }
 
+// Contract: U-1. A user drains a worker without tasks. It leaves the brain at once, so it must be told: otherwise it
+// would register again.
+TEST(Host, ADrainedWorkerIsToldToLeave) {
+  everywhere([] {
+    ledger::MemoryLedger ledger;
+    bus::LocalBus bus;
+    fiber::with_scope([&](fiber::Nursery& nursery) {
+      Running running(nursery, ledger, bus);
+      Puppet puppet(bus, "w");
+      puppet.hello(7);
+      running.wait_registered("w");
+      ASSERT_TRUE(running.host.execute(fleet::DrainWorker{"w"}).ok());
+      const model::ToWorker message = puppet.next();
+      ASSERT_TRUE(std::holds_alternative<model::LeaveFleet>(message));
+      EXPECT_EQ(std::get<model::LeaveFleet>(message).incarnation, Incarnation(7));
+      EXPECT_GT(std::get<model::LeaveFleet>(message).term, model::Term(0));
+      running.stop();
+    });
+  });
+}
+
 // U-1: a heartbeat of a worker that the host does not know is answered with a request to register; so is one of an
 // incarnation that it does not know. A late heartbeat of an earlier incarnation is ignored.
 TEST(Host, AnUnknownWorkerIsAskedToRegister) {

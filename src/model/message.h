@@ -88,8 +88,8 @@ struct ControlAttempt {
   ROTA_FIELDS(id, term, action, assigned_ns, incarnation, decided_in)
 };
 
-// True if an Assign or a ControlAttempt is for the worker with this incarnation. A message without one is for every
-// worker of its name: the host has never heard an incarnation from it.
+// True if an Assign, a ControlAttempt or a LeaveFleet is for the worker with this incarnation. A message without one is
+// for every worker of its name: the host has never heard an incarnation from it.
 template <class Message>
 [[nodiscard]] bool is_for(const Message& message, Incarnation incarnation) {
   return message.incarnation.is_none() || message.incarnation == incarnation;
@@ -111,8 +111,16 @@ struct RegisterAgain {
   ROTA_FIELDS(term)
 };
 
+// A user drains this worker: it leaves as if it had been told to stop, and ends when it has no tasks.
+struct LeaveFleet {
+  static constexpr std::string_view kName = "LeaveFleet";
+  Term term{};
+  Incarnation incarnation{};  // Of the worker that it is for.
+  ROTA_FIELDS(term, incarnation)
+};
+
 // The position in this list is the number in the encoding: append, never reorder.
-using ToWorker = std::variant<Assign, ControlAttempt, AcknowledgeReport, RegisterAgain>;
+using ToWorker = std::variant<Assign, ControlAttempt, AcknowledgeReport, RegisterAgain, LeaveFleet>;
 
 // ---------------------------------------------------------------------------------------------------- from a worker
 
@@ -210,7 +218,7 @@ using FromWorker = std::variant<Register, Heartbeat, Leave, Report>;
 // --------------------------------------------------------------------------------------------------------- encoding
 
 // Raised with every change of a message's fields: TheBytesAreFrozen in message_test.cc finds one.
-inline constexpr std::uint8_t kMessageVersion = 4;
+inline constexpr std::uint8_t kMessageVersion = 5;
 
 // The version, then the message.
 [[nodiscard]] std::string encode_message(const ToWorker& message);

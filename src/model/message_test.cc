@@ -149,10 +149,11 @@ TEST(MessageTest, AnotherVersionIsRefusedByName) {
 // The encoding of one message, byte by byte: another release must read it as long as the version is the same.
 TEST(MessageTest, TheBytesAreFrozen) {
   const Report report{{TaskId(WorkflowId(1), 2), AttemptNumber(3)}, Term(4), Progress{500, "half"}, 5};
-  EXPECT_EQ(testing_support::hex(encode_message(FromWorker(report))), "040382808008030401f4030468616c660a");
-  EXPECT_EQ(testing_support::hex(encode_message(ToWorker(RegisterAgain{Term(300)}))), "0403ac02");
+  EXPECT_EQ(testing_support::hex(encode_message(FromWorker(report))), "050382808008030401f4030468616c660a");
+  EXPECT_EQ(testing_support::hex(encode_message(ToWorker(RegisterAgain{Term(300)}))), "0503ac02");
+  EXPECT_EQ(testing_support::hex(encode_message(ToWorker(LeaveFleet{Term(300), Incarnation(6)}))), "0504ac0206");
   const ControlAttempt pause{report.id, Term(4), AttemptAction::kPause, 5, Incarnation(300), 6};
-  EXPECT_EQ(testing_support::hex(encode_message(ToWorker(pause))), "0401828080080304020aac0206");
+  EXPECT_EQ(testing_support::hex(encode_message(ToWorker(pause))), "0501828080080304020aac0206");
 }
 
 TEST(MessageTest, EveryMemberIsInItsList) {

@@ -339,6 +339,15 @@ void Engine::on(const RegisterAgain& again) {
   wake_.set();
 }
 
+void Engine::on(const model::LeaveFleet& leave) {
+  {
+    const sync::MutexLock lock(mutex_);
+    if (!hear(leave.term) || !is_for(leave, surroundings_.incarnation)) return;
+  }
+  ROTA_LOG(kInfo, "leaving: the host drains this worker; running tasks may end", {"worker", spec_.name});
+  stop();
+}
+
 // ---------------------------------------------------------------------------------------------------------- attempts
 
 void Engine::start_ready() {

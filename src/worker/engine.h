@@ -88,6 +88,7 @@ class Engine final : private AttemptHost {
   void on(const model::ControlAttempt& control);
   void on(const model::AcknowledgeReport& acknowledge);
   void on(const model::RegisterAgain& again);
+  void on(const model::LeaveFleet& leave);
 
   std::shared_ptr<Attempt> make_attempt(model::Assign assign);
   // Why this worker cannot run it; empty: it can.

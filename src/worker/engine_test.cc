@@ -331,6 +331,29 @@ TEST(Engine, Leaves) {
   });
 }
 
+// Contract: U-1, B-16. A user drains the worker: it leaves as if it had been stopped. A message for an earlier
+// incarnation, or of an older term, has no effect.
+TEST(Engine, LeavesWhenItIsDrained) {
+  with_engine({{"p", {.runs_for = 100s}}}, [](Fleet& fleet) {
+    for (std::uint64_t task = 1; task <= 3; ++task) fleet.host.send(program_task(task, "p"));
+    while (fleet.host.until("started").id.task != TaskId(2)) {
+    }
+    fleet.host.send(model::LeaveFleet{Term(1), model::Incarnation(kLife.value() + 1)});
+    fleet.host.send(model::LeaveFleet{Term(0), kLife});
+    ASSERT_TRUE(fiber::sleep_for(10s).ok());
+    EXPECT_EQ(fleet.host.leaves, 0);
+    fleet.host.send(model::LeaveFleet{Term(1), kLife});
+    std::map<std::uint64_t, AttemptOutcome> ends;
+    while (ends.size() < 3) {
+      const Report report = fleet.host.next();
+      if (report.is_final()) ends[report.id.task.value()] = outcome_of(report);
+    }
+    EXPECT_EQ(fleet.host.leaves, 1);
+    for (const std::uint64_t task : {1, 2}) EXPECT_EQ(ends[task].end, AttemptEnd::kSucceeded);
+    EXPECT_EQ(ends[3].end, AttemptEnd::kPreempted);
+  });
+}
+
 // Contract: U-1, U-4. A worker that leaves while the bus is away says so after it has registered again.
 TEST(Engine, LeavesAgainAfterRegistering) {
   with_engine({{"p", {.runs_for = 100s}}}, [](Fleet& fleet) {

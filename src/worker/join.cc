@@ -18,6 +18,12 @@ constexpr std::chrono::seconds kFlush{5};  // For the last messages to reach Red
 
 Result<void> Worker::join(const JoinOptions& join) {
   ROTA_TRY_ASSIGN(bus::RedisBusOptions options, bus::RedisBusOptions::of(join.redis, join.prefix, join.redis_ca));
+  if (join.new_redis) {
+    options.new_account = [&join]() -> Result<net::RedisUrl> {
+      ROTA_TRY_ASSIGN(const std::string url, join.new_redis());
+      return net::RedisUrl::parse(url);
+    };
+  }
   Result<void> outcome;
   try {
     fiber::with_scope([&](fiber::Nursery& nursery) {

@@ -159,6 +159,25 @@ class Fleet(FleetCase):
         self.wait_until_gone(holder)
         self.end_well({"t0": 1})
 
+    def test_a_worker_is_drained(self):
+        """Contract: U-1, C-2. `rota workers drain`: it finishes what it runs, gives the rest back, and its process ends. So does a
+        worker without tasks; none of them registers again."""
+        self.begin(("one", "--cpu", "1"), ("two", "--cpu", "1"))
+        self.submit_waiting()
+        holder = self.holder()
+        idle = "two" if holder == "one" else "one"
+        for name in (holder, idle):
+            done = self.rota("workers", "drain", name, "--state", self.state)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.running.pop(idle).wait(LIMIT_S), 0, self.log(idle))
+        self.wait_until_gone(idle)
+        self.wait_for(lambda: self.workers()[holder]["state"] == "draining")
+        self.write("go", "")
+        self.assertEqual(self.running.pop(holder).wait(LIMIT_S), 0, self.log(holder))
+        self.wait_until_gone(holder)
+        self.start_worker("three", "--cpu", "1")
+        self.end_well({"t0": 1})
+
     def test_a_worker_is_told_to_leave_twice(self):
         """Contract: U-1. The second SIGTERM stops its tasks; the host gives them to another worker at once."""
         self.begin(("one", "--cpu", "1"), ("two", "--cpu", "1"))

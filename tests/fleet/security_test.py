@@ -165,6 +165,42 @@ class Join(Tls):
         for secret in ("", "rota_admin_" + "0" * 64):
             self.assertEqual(self.ask("POST", "/v1/workers/join", '{"name": "gpu-9"}', token=secret, headers=body).status, 401)
 
+    def test_redis_forgets_the_accounts(self):
+        """Contract: U-1, U-4, H-5. Redis is killed and restarted empty while workers that joined run tasks: they get new accounts
+        and report what they ran, and every program runs once."""
+        self.start_redis()
+        self.init()
+        self.start_secure(redis=True, local=0)
+        token = self.ok("token", "join", "--name", "gpu-*", "--ttl", "15m").strip()
+        for name in ("gpu-1", "gpu-2"):
+            self.spawn(name, [ROTA, "worker", "--host", self.here, "--token", token, "--name", name, "--gpu", "none", "--cpu", "1",
+                              "--heartbeat", "200ms", "--dir", self.path(name)])
+        self.wait_for_workers(2)
+        self.write("w.yaml", f"""
+apiVersion: rota/v1
+spec:
+  stages:
+    - name: a
+      matrix: {{i: [1, 2]}}
+      run: "echo ${{matrix.i}} >> {self.path('ran')}; while [ ! -e {self.path('go')} ]; do sleep 0.05; done"
+    - name: b
+      needs: [a]
+      run: "true"
+""")
+        code, _, error = self.submit("w.yaml")
+        self.assertEqual(code, 0, error)
+        self.wait_for(lambda: os.path.exists(self.path("ran")) and len(self.read("ran").split()) == 2, "the tasks do not start")
+        before = json.loads(self.read("gpu-1/identity.json"))["redis_password"]
+        self.running["redis"].kill()
+        self.running["redis"].wait(LIMIT_S)
+        self.write("go", "")
+        self.start_redis()
+        self.wait_for(lambda: self.ask("GET", "/v1/workflows/wf-1").json["outcome"] == "succeeded", "it does not end: ",
+                      lambda: self.log("gpu-1") + self.log("host"))
+        self.assertEqual(sorted(self.read("ran").split()), ["1", "2"])
+        self.assertNotEqual(json.loads(self.read("gpu-1/identity.json"))["redis_password"], before)
+        self.assertEqual(self.stop("gpu-1"), 0)
+
     def test_a_host_without_redis_admits_nobody(self):
         """Contract: H-5."""
         self.init()

@@ -57,7 +57,7 @@ const scenarios = {
     const p = await page("/now", { token: "", expect: (t) => t.includes("401") });
     await p.getByPlaceholder("rota_…").fill("rota_wrong_0000");
     await p.getByRole("button", { name: "Open the dashboard" }).click();
-    await shows(p, "The host no longer accepts this token");
+    await shows(p, "The host does not accept this token");
     await accessible(p, "token");
     await p.getByPlaceholder("rota_…").fill(TOKEN);
     await p.keyboard.press("Enter");
@@ -238,6 +238,26 @@ const scenarios = {
     await accessible(p, "density");
     quiet(p);
   },
+  // W-1: what is clicked answers: the card of what needs a person, a priority with its record, a result digit for digit, and
+  // commands that exist. A view that is live is read again although the log stands still.
+  async answers() {
+    const p = await page("/now");
+    await p.getByRole("link", { name: /^Needs you/ }).click();
+    await p.getByRole("heading", { name: "Needs a person" }).waitFor();
+    assert.equal(await p.getByText("There is no such view").count(), 0);
+    const q = await page(`/run/${process.env.WORKFLOW}?task=${process.env.WAITING}`);
+    await q.getByLabel("Priority").selectOption("10");
+    await shows(q, /^priority of .*: 10, in the log at record \d+$/);
+    await q.getByRole("button", { name: `Copy as command: rota watch ${process.env.WORKFLOW}` }).first().waitFor();
+    const sentence = q.locator(".sentence");
+    const before = await sentence.textContent();
+    while ((await sentence.textContent()) === before) await drawn(q);
+    const r = await page(`/run/${process.env.DIGITS}?task=${process.env.DIGITS}.0`);
+    await r.getByRole("tab", { name: "Result" }).click();
+    await shows(r, "12345678901234567890");
+    await shows(r, "1e-4");
+    quiet(p), quiet(q), quiet(r);
+  },
   // W-1: what another fleet would have done: more workers of a kind, other hardware, one worker less.
   async fleet() {
     const p = await page("/whatif");
@@ -248,7 +268,7 @@ const scenarios = {
     await p.getByRole("columnheader", { name: "The other fleet" }).waitFor();
     // Whether it is better depends on when the other tests submitted their work.
     await figures.getByRole("row", { name: /^Makespan/ }).waitFor();
-    await p.getByRole("button", { name: /^Copy as command: rota replay STATE --fleet 'worker=.*count=4'/ }).waitFor();
+    await p.getByRole("button", { name: /^Copy as command: rota replay --fleet 'worker=.*count=4'/ }).waitFor();
     await workers.getByRole("button", { name: "One more" }).click();
     await workers.getByLabel(/^Cores of .*another kind/).fill("64");
     await p.getByRole("button", { name: "Compute" }).click();

@@ -225,6 +225,13 @@ class ViewsTest(BrowserCase):
     def test_density(self):
         self.scenario("density")
 
+    # W-1, Y-9: controls answer, results are shown as they are, and the page stays live while the log stands still.
+    def test_answers(self):
+        digits = self.host.submit(workflow("digits", {"name": "d", "run": "echo '{\"n\": 12345678901234567890, \"e\": [1e-4, {}]}'",
+                                                      "resources": {"hardware": {"cpu": "100m"}}, "priority": 100}))["workflow"]
+        self.host.wait(f"/v1/workflows/{digits}", lambda w: w["outcome"] == "succeeded")
+        self.scenario("answers", DIGITS=digits)
+
     # W-1, S-3: another fleet side by side.
     def test_another_fleet(self):
         self.scenario("fleet")

@@ -1,5 +1,5 @@
 // Requests to the host: with the token, with the time cursor, and with errors as RFC 9457 describes them.
-import { at, head, link, linkWhy, say, signOut, token } from "./store";
+import { accepted, at, head, link, linkWhy, say, signOut, token } from "./store";
 
 export class Problem extends Error {
   constructor(readonly status: number, readonly code: string, message: string) {
@@ -26,13 +26,14 @@ async function send(path: string, init: RequestInit): Promise<Response> {
     throw new Problem(0, "Unreachable", "the host does not answer");
   }
   if (response.ok) {
+    accepted.value = true;
     const index = Number(response.headers.get("Rota-Index") ?? 0);
     if (index > head.peek() && at.peek() === null) head.value = index;
     return response;
   }
   const problem = await problemOf(response);
   if (response.status === 401 && token.peek() === sentWith) {
-    signOut("The host no longer accepts this token: it expired or was revoked. Enter another one.");
+    signOut(accepted.peek() ? "The host no longer accepts this token: it expired or was revoked. Enter another one." : "The host does not accept this token. Was all of it copied?");
   }
   throw problem;
 }
@@ -44,11 +45,14 @@ export function pathOf(path: string, query: Record<string, string | number | und
   return text ? `${path}?${text}` : path;
 }
 
+const atCursor = (path: string): string => (at.peek() === null ? path : path + (path.includes("?") ? "&" : "?") + "at=" + at.peek());
 // Reads the state at the time cursor.
 export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
-  const moment = at.peek();
-  const full = moment === null ? path : path + (path.includes("?") ? "&" : "?") + "at=" + moment;
-  return (await (await send(full, { signal: signal ?? null })).json()) as T;
+  return (await (await send(atCursor(path), { signal: signal ?? null })).json()) as T;
+}
+// The same as text: JSON.parse would round large numbers.
+export async function getText(path: string, signal?: AbortSignal): Promise<string> {
+  return (await send(atCursor(path), { signal: signal ?? null })).text();
 }
 // Reads what has no past: the log itself, the version.
 export async function getNow<T>(path: string, signal?: AbortSignal): Promise<T> {

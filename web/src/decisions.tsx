@@ -136,7 +136,7 @@ export function Decisions(_props: { id?: string }) {
         <Search label="Of workflow, like wf-3" value={workflow} set={(v) => setQuery({ workflow: v })} />
       </div>
       <div class="cols even">
-        <Card title="Ready, and why each waits" aside={<CopyCommand command="rota status" />}><Queue /></Card>
+        <Card title="Ready, and why each waits"><Queue /></Card>
         <Card title="Assignments, the newest first" aside={<CopyCommand command="rota replay --records" />}><Feed /></Card>
       </div>
     </>

@@ -67,3 +67,40 @@ export const REASONS: Record<string, string> = {
   other: "other reasons",
 };
 export const reason = (name: string): string => REASONS[name] ?? name.replaceAll("_", " ");
+
+// A sentence of the host that may contain names. Characters that change the direction of what follows are shown as a mark.
+export const plain = (text: string): string => text.replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
+
+// The JSON text of one member of an object, indented, with every number as it was written (JSON.parse would round it). null:
+// there is no such member, or it is null.
+export function memberText(json: string, name: string): string | null {
+  const tokens = json.match(/"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g) ?? [];
+  let depth = 0;
+  let from = -1;
+  for (let i = 0; i < tokens.length; ++i) {
+    const token = tokens[i]!;
+    if (from >= 0 && depth === 1 && (token === "," || token === "}")) return indent(tokens.slice(from, i));
+    if (token === "{" || token === "[") ++depth;
+    if (token === "}" || token === "]") --depth;
+    if (from < 0 && depth === 1 && tokens[i + 1] === ":" && token === JSON.stringify(name)) from = ++i + 1;
+  }
+  return null;
+}
+function indent(tokens: string[]): string | null {
+  if (tokens.length === 1) return tokens[0] === "null" ? null : tokens[0]!;
+  let text = "";
+  let depth = 0;
+  const line = () => "\n" + "  ".repeat(depth);
+  tokens.forEach((token, i) => {
+    if (token === "}" || token === "]") {
+      --depth;
+      text += tokens[i - 1] === "{" || tokens[i - 1] === "[" ? token : line() + token;
+    } else if (token === "{" || token === "[") {
+      ++depth;
+      text += tokens[i + 1] === "}" || tokens[i + 1] === "]" ? token : token + line();
+    } else {
+      text += token === "," ? token + line() : token === ":" ? ": " : token;
+    }
+  });
+  return text;
+}

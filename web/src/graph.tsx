@@ -211,7 +211,7 @@ export function GraphCanvas({ graph, critical, failedOnly }: { graph: Graph; cri
   }
 
   const { canvas, ask } = useCanvas(draw);
-  useEffect(ask, [places, graph, lineage, path]);
+  useEffect(ask, [places, graph, lineage, path, selectedTask.value, selectedStage.value]);
 
   // What is at a point: a stage, and a task if the stage is open.
   const hit = (mx: number, my: number): { stage: number; task: number | null } | null => {

@@ -1,6 +1,6 @@
 // Now: what runs, what waits and for which reason, what needs a person.
 import { useData, useNow } from "./data";
-import { clock, cores, count, ms, reason, short, span } from "./format";
+import { clock, cores, count, ms, plain, reason, short, span } from "./format";
 import { HistoryCard } from "./history";
 import { at, href } from "./store";
 import { Card, CopyCommand, Empty, Failure, Glyph, Legend, Name, Rows, StateBar, StateTag } from "./ui";
@@ -26,7 +26,7 @@ function Waits({ overview }: { overview: Overview }) {
             {w.oldest !== null && <small>longest {span(now - ms(w.oldest))}</small>}
           </div>
           <div class="meter" aria-hidden="true"><i class={w.reason === "needs" ? "b-queued" : w.reason === "paused" ? "b-paused" : w.reason === "unplaceable" ? "b-failed" : "b-ready"} style={{ width: `${Math.max(1, (100 * w.tasks) / most)}%` }} /></div>
-          {w.example !== "" && <p>For example <a href={taskLink(w.example)}>{w.example}</a>: {w.sentence.replace(/^\S+ \(.*?\) /, "")}</p>}
+          {w.example !== "" && <p>For example <a href={taskLink(w.example)}>{w.example}</a>: {plain(w.sentence.replace(/^\S+ \(.*?\) /s, ""))}</p>}
         </li>
       ))}
     </ul>
@@ -43,7 +43,7 @@ function Attentions({ overview }: { overview: Overview }) {
             <StateTag state={a.kind === "paused" ? "paused" : "failed"} text={a.kind === "unplaceable" ? "no worker can run it" : a.kind === "workflow" ? "failed" : a.kind} />
             {a.kind === "worker" ? <a href={href("workers")}><Name text={a.subject} /></a> : a.kind === "workflow" ? <a href={href("run", a.subject, { failed: "1" })}>{a.subject}</a> : <a href={taskLink(a.subject)}>{a.subject}</a>}
           </div>
-          <p><Name text={a.text} most={240} /></p>
+          <p><Name text={plain(a.text)} most={600} /></p>
         </li>
       ))}
     </ul>
@@ -51,7 +51,7 @@ function Attentions({ overview }: { overview: Overview }) {
 }
 
 function Running() {
-  const { value, error, again } = useData<Page<Task>>("/v1/tasks?state=running&limit=50");
+  const { value, error, again } = useData<Page<Task>>("/v1/tasks?state=running&limit=50", { final: () => true });
   const now = useNow();
   if (error && !value) return <Failure error={error} again={again} />;
   if (!value) return <Rows n={4} />;
@@ -81,8 +81,8 @@ export function Now() {
   const { value: o, error, again } = useData<Overview>("/v1/overview?fresh_ms=400");
   if (error && !o) return <><Head /><Failure error={error} again={again} /></>;
   const waiting = o ? o.ready + o.states.paused : 0;
-  const k = (label: string, value: string, sub: string, to: string, glyph?: "running" | "ready" | "failed", bad = false) => (
-    <a class={`kpi ${bad ? "bad" : ""}`} href={to}>
+  const k = (label: string, value: string, sub: string, to: string, glyph?: "running" | "ready" | "failed", bad = false, click?: (e: Event) => void) => (
+    <a class={`kpi ${bad ? "bad" : ""}`} href={to} onClick={click}>
       <div class="label">{glyph && <Glyph state={glyph} />}{label}</div>
       <div class="value">{o ? value : "–"}</div>
       <div class="sub">{o ? sub : ""}</div>
@@ -95,13 +95,16 @@ export function Now() {
       <div class="stack">
         <div class="kpis">
           {k("Running", short(o?.states.running ?? 0), `in ${count(o?.workflows_running ?? 0)} workflow${o?.workflows_running === 1 ? "" : "s"}`, href("workflows", "", { outcome: "running" }), "running")}
-          {k("Waiting", short(waiting), o ? `${short(o.ready)} ready, ${short(o.states.queued)} need others` : "", href("decisions"), "ready")}
+          {k("Waiting", short(waiting), o ? `ready; ${short(o.states.queued)} more need other tasks first` : "", href("decisions"), "ready")}
           {k("Queue wait p95", o ? span(o.wait_p95_ms) : "", o ? `median ${span(o.wait_p50_ms)}, most ${span(o.wait_most_ms)}` : "", href("decisions"))}
           {k("Cores in use", w ? cores(w.cpu_millis_used) : "", w ? `of ${cores(w.cpu_millis)} on ${count(w.usable)} worker${w.usable === 1 ? "" : "s"}` : "", href("workers"))}
-          {k("Needs you", String(o?.attention.length ?? 0), o && o.attention.length > 0 ? "see below" : "nothing", "#attention", "failed", (o?.attention.length ?? 0) > 0)}
+          {k("Needs you", String(o?.attention.length ?? 0), o && o.attention.length > 0 ? "see below" : "nothing", href("now"), "failed", (o?.attention.length ?? 0) > 0, (e) => {
+            e.preventDefault();
+            document.getElementById("attention")?.scrollIntoView({ block: "center" });
+          })}
         </div>
         <div class="cols">
-          <Card title="Why tasks wait" aside={<CopyCommand command="rota status" />}>{o ? <Waits overview={o} /> : <Rows />}</Card>
+          <Card title="Why tasks wait" aside={<CopyCommand command="rota status --all" />}>{o ? <Waits overview={o} /> : <Rows />}</Card>
           <Card title="Needs a person" id="attention">{o ? <Attentions overview={o} /> : <Rows n={3} />}</Card>
         </div>
         <Card title="Tasks by state" aside={o && !o.complete ? <small>Very many tasks: the counts are lower bounds.</small> : undefined}>

@@ -17,7 +17,7 @@ export type Paged<T> = Data<Page<T>> & {
 // The first page follows the host; the pages after it are read once, when the user asks for them.
 export function usePaged<T extends { id: string }>(path: string, query: Record<string, string | number | undefined>, keep: (item: T) => boolean = () => true): Paged<T> {
   const first = pathOf(path, query);
-  const data = useData<Page<T>>(first);
+  const data = useData<Page<T>>(first, { final: () => true });
   const [rest, setRest] = useState<T[]>([]);
   const [cursor, setCursor] = useState<string | null>(null); // Of the page after `rest`; "": there is none.
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());

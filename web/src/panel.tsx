@@ -1,8 +1,8 @@
 // The panel of a task: why it waits or how it ended, its attempts, what it wrote, its result; and what can be done to it.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { control, open, pathOf, patch, Problem } from "./api";
 import { useData } from "./data";
-import { clock, ms, reason, span } from "./format";
+import { clock, count, memberText, ms, plain, reason, span } from "./format";
 import { selectTask } from "./select";
 import { at, say } from "./store";
 import { taskLink } from "./now";
@@ -13,7 +13,7 @@ const TABS = [["why", "Why"], ["attempts", "Attempts"], ["logs", "Logs"], ["resu
 
 export function TaskPanel({ id }: { id: string }) {
   const [tab, setTab] = useState<string>("why");
-  const { value: task, error, again } = useData<Task>(`/v1/tasks/${id}`);
+  const { value: task, error, again } = useData<Task>(`/v1/tasks/${id}`, { final: () => true });
   const panel = useRef<HTMLElement>(null);
   const tabKey = (e: KeyboardEvent) => {
     const now = TABS.findIndex(([name]) => name === tab);
@@ -65,9 +65,10 @@ function Actions({ id, task }: { id: string; task: Task | null }) {
       <label>
         <span class="sr">Priority</span>
         <select title="Priority" value={String(task?.priority ?? 0)} disabled={!task || ended || at.value !== null} onChange={async (e) => {
+          const priority = Number(e.currentTarget.value); // The event has no target after a wait.
           try {
-            const done = await patch<{ index: number }>(`/v1/tasks/${id}`, { priority: Number(e.currentTarget.value) });
-            say("ok", `priority of ${id}: ${e.currentTarget.value}, in the log at record ${done.index}`);
+            const done = await patch<{ index: number }>(`/v1/tasks/${id}`, { priority });
+            say("ok", `priority of ${id}: ${priority}, in the log at record ${done.index}`);
           } catch (error) {
             say("bad", error instanceof Problem ? error.message : String(error));
           }
@@ -102,7 +103,7 @@ function Why({ id }: { id: string }) {
   const when = value.at && at.value !== null ? ` --at ${value.at}` : "";
   return (
     <div class="pad stack">
-      <p class="sentence" data-reason={value.reason}><bdi>{value.sentence}</bdi></p>
+      <p class="sentence" data-reason={value.reason}><bdi>{plain(value.sentence)}</bdi></p>
       <dl class="facts">
         <dt>Reason</dt><dd>{reason(value.reason)}</dd>
         {value.facts.map((f, i) => <><dt key={`t${i}`}>{factName(f.name)}</dt><dd key={`d${i}`}><bdi>{factText(f)}</bdi></dd></>)}
@@ -114,7 +115,7 @@ function Why({ id }: { id: string }) {
 }
 
 function Attempts({ id }: { id: string }) {
-  const { value, error, again } = useData<{ items: Attempt[]; complete: boolean }>(`/v1/tasks/${id}/attempts`);
+  const { value, error, again } = useData<{ items: Attempt[]; complete: boolean }>(`/v1/tasks/${id}/attempts`, { final: () => true });
   if (error && !value) return <Failure error={error} again={again} />;
   if (!value) return <Rows n={3} />;
   if (value.items.length === 0) return <Empty title="No attempt yet"><p>An attempt begins when the task is sent to a worker.</p></Empty>;
@@ -137,33 +138,49 @@ function Attempts({ id }: { id: string }) {
   );
 }
 
-const MOST_LOG = 400_000; // Characters kept in the page.
+const MOST_LOG = 2_000_000; // Characters kept in the page: more than a host keeps of an attempt.
+const MOST_RESULT = 200_000;
+const MOST_FOUND = 1000; // Matches that are marked.
 
 function Logs({ id, task }: { id: string; task: Task | null }) {
   const [text, setText] = useState<string | null>(null);
+  const [cut, setCut] = useState(false); // The beginning is not in `text`.
   const [error, setError] = useState<Problem | null>(null);
   const [follow, setFollow] = useState(true);
   const [find, setFind] = useState("");
+  const [match, setMatch] = useState(0);
+  const [chosen, setChosen] = useState(0); // The attempt; 0: the latest.
   const box = useRef<HTMLPreElement>(null);
-  const live = task !== null && (task.state === "running" || task.state === "ready" || task.state === "queued");
-  const attempt = task?.attempt ?? 0;
+  const latest = task?.attempt ?? 0;
+  const attempt = chosen > 0 && chosen < latest ? chosen : latest;
+  const live = attempt === latest && task !== null && (task.state === "running" || task.state === "ready" || task.state === "queued");
   useEffect(() => {
     const stop = new AbortController();
     setText(null);
+    setCut(false);
     setError(null);
-    const add = (more: string) => setText((old) => ((old ?? "") + more).slice(-MOST_LOG));
+    const set = (all: string): string => {
+      if (all.length > MOST_LOG) setCut(true);
+      return all.slice(-MOST_LOG);
+    };
+    const of = attempt < latest ? attempt : undefined;
     void (async () => {
-      let offset = -1;
+      let offset = 0;
       for (let failures = 0; !stop.signal.aborted && failures < 20; ++failures) {
         try {
-          const path = pathOf(`/v1/tasks/${id}/logs`, { tail: offset < 0 ? 5000 : undefined, offset: offset >= 0 ? offset : undefined, follow: live ? 1 : undefined });
+          const path = pathOf(`/v1/tasks/${id}/logs`, { attempt: of, offset, follow: live ? 1 : undefined });
           const response = await open(path, live ? "text/event-stream" : "text/plain", stop.signal);
+          failures = 0;
           if (!live) {
-            setText((await response.text()).slice(-MOST_LOG));
-            return;
+            // The host answers in parts.
+            const part = await response.text();
+            setText((old) => set((old ?? "") + part));
+            const next = Number(response.headers.get("Rota-Log-Next") ?? 0);
+            if (next <= offset || next >= Number(response.headers.get("Rota-Log-Size") ?? 0)) return;
+            offset = next;
+            continue;
           }
           setText((old) => old ?? "");
-          failures = 0;
           const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
           let rest = "";
           for (;;) {
@@ -174,10 +191,12 @@ function Logs({ id, task }: { id: string; task: Task | null }) {
             for (const line of lines) {
               if (line.startsWith("id: ")) offset = Number(line.slice(4));
               else if (line === "event: end") return;
-              else if (line.startsWith("data: ")) add((JSON.parse(line.slice(6)) as { text: string }).text);
+              else if (line.startsWith("data: ")) {
+                const more = (JSON.parse(line.slice(6)) as { text: string }).text;
+                setText((old) => set((old ?? "") + more));
+              }
             }
           }
-          if (offset < 0) return;
         } catch (e) {
           if (stop.signal.aborted) return;
           if (e instanceof Problem && e.status !== 0 && e.status !== 503) return setError(e);
@@ -187,37 +206,57 @@ function Logs({ id, task }: { id: string; task: Task | null }) {
     })();
     return () => stop.abort();
   }, [id, live, attempt]);
-  useEffect(() => {
-    if (follow && box.current) box.current.scrollTop = box.current.scrollHeight;
-  }, [text, follow]);
-  if (error) return error.status === 404 ? <Empty title="No output yet"><p>{error.message}</p></Empty> : <Failure error={error} />;
   const shown = text ?? "";
-  const hits = find === "" ? 0 : shown.split(find).length - 1;
+  const parts = useMemo(() => (find === "" ? [shown] : shown.split(find)), [shown, find]);
+  const hits = parts.length - 1;
+  useEffect(() => {
+    const element = box.current;
+    if (!element) return;
+    const mark = find === "" ? null : element.querySelectorAll("mark")[Math.min(match, MOST_FOUND - 1)];
+    if (mark) element.scrollTop = (mark as HTMLElement).offsetTop - element.offsetTop - element.clientHeight / 2;
+    else if (follow) element.scrollTop = element.scrollHeight;
+  }, [text, follow, find, match]);
+  const step = (by: number) => hits > 0 && setMatch((match + by + hits) % hits);
+  if (error) return error.status === 404 ? <Empty title="No output yet"><p>{error.message}</p></Empty> : <Failure error={error} />;
   return (
     <>
       <div class="pad row">
-        <input type="search" aria-label="Find in the output" placeholder="Find" value={find} onInput={(e) => setFind(e.currentTarget.value)} />
-        <small role="status">{find !== "" && `${hits} found`}</small>
+        {latest > 1 && (
+          <label><span class="sr">Attempt</span>
+            <select value={String(attempt)} onChange={(e) => setChosen(Number(e.currentTarget.value))}>
+              {Array.from({ length: latest }, (_, i) => latest - i).map((n) => <option key={n} value={String(n)}>attempt {n}</option>)}
+            </select>
+          </label>
+        )}
+        <input type="search" aria-label="Find in the output; Enter goes to the next match" placeholder="Find" value={find}
+          onInput={(e) => (setFind(e.currentTarget.value), setMatch(0))}
+          onKeyDown={(e) => e.key === "Enter" && (e.preventDefault(), step(e.shiftKey ? -1 : 1))} />
+        {hits > 0 && <><button aria-label="Previous match" onClick={() => step(-1)}>↑</button><button aria-label="Next match" onClick={() => step(1)}>↓</button></>}
+        <small role="status">{find !== "" && (hits > 0 ? `${count(match + 1)} of ${count(hits)} found` : "0 found")}</small>
         <span class="grow" />
         <button class="toggle" aria-pressed={follow} onClick={() => setFollow(!follow)}>Follow</button>
-        <CopyCommand command={`rota logs ${id}${live ? " --follow" : ""}`} />
+        <CopyCommand command={`rota logs ${id}${attempt < latest ? ` --attempt ${attempt}` : live ? " --follow" : ""}`} />
       </div>
+      {cut && <p class="pad why">The beginning is not shown: the output is longer than {count(MOST_LOG)} characters.</p>}
       <pre class="log" ref={box} tabIndex={0} aria-label="Output of the task" onWheel={() => setFollow(false)}>
-        {text === null ? "" : shown === "" ? "It has written nothing yet." : find === "" ? shown : shown.split(find).flatMap((part, i) => (i === 0 ? [part] : [<mark key={i}>{find}</mark>, part]))}
+        {text === null ? "" : shown === "" ? "It has written nothing yet." : find === "" ? shown : parts.slice(0, MOST_FOUND + 1).flatMap((part, i) => (i === 0 ? [part] : [<mark key={i} class={i - 1 === match ? "on" : ""}>{find}</mark>, part])).concat(hits > MOST_FOUND ? [find + parts.slice(MOST_FOUND + 1).join(find)] : [])}
       </pre>
     </>
   );
 }
 
 function ResultOf({ id }: { id: string }) {
-  const { value, error, again } = useData<{ state: string; result: unknown; checkpoint: unknown }>(`/v1/tasks/${id}/result`);
+  const { value, error, again } = useData<string>(`/v1/tasks/${id}/result`, { text: true, final: () => true });
   if (error && !value) return <Failure error={error} again={again} />;
   if (!value) return <Rows n={3} />;
-  if (value.result === null && value.checkpoint === null) return <Empty title="No result"><p>{value.state === "succeeded" ? "It succeeded without one." : "A task has a result when it succeeds."}</p></Empty>;
+  const result = memberText(value, "result");
+  const checkpoint = memberText(value, "checkpoint");
+  if (result === null && checkpoint === null) return <Empty title="No result"><p>{memberText(value, "state") === '"succeeded"' ? "It succeeded without one." : "A task has a result when it succeeds."}</p></Empty>;
   return (
     <>
-      {value.result !== null && <pre class="log" tabIndex={0} aria-label="Result">{JSON.stringify(value.result, null, 2).slice(0, 200_000)}</pre>}
-      {value.checkpoint !== null && <><h3 class="pad">Checkpoint</h3><pre class="log" tabIndex={0} aria-label="Checkpoint">{JSON.stringify(value.checkpoint, null, 2).slice(0, 200_000)}</pre></>}
+      {result !== null && <pre class="log" tabIndex={0} aria-label="Result">{result.slice(0, MOST_RESULT)}</pre>}
+      {(result?.length ?? 0) > MOST_RESULT && <p class="pad why">The rest is not shown: it has {count(result!.length)} characters.</p>}
+      {checkpoint !== null && <><h3 class="pad">Checkpoint</h3><pre class="log" tabIndex={0} aria-label="Checkpoint">{checkpoint.slice(0, MOST_RESULT)}</pre></>}
     </>
   );
 }

@@ -20,7 +20,7 @@ export function Run({ id }: { id?: string }) {
 
 // Without a workflow: the latest ones to choose from.
 function Latest() {
-  const { value, error, again } = useData<Page<Workflow>>("/v1/workflows?limit=12");
+  const { value, error, again } = useData<Page<Workflow>>("/v1/workflows?limit=12", { final: () => true });
   return (
     <>
       <div class="head"><h1>Run</h1></div>
@@ -46,7 +46,7 @@ function total(graph: Graph): StateCounts {
 }
 
 function OneRun({ id }: { id: string }) {
-  const { value: graph, error, again } = useData<Graph>(`/v1/workflows/${encodeURIComponent(id)}/graph?level=task&fresh_ms=400`);
+  const { value: graph, error, again } = useData<Graph>(`/v1/workflows/${encodeURIComponent(id)}/graph?level=task&fresh_ms=400`, { final: (g) => g.ended !== null });
   const now = useNow();
   const critical = place.value.query.get("critical") === "1";
   const failed = place.value.query.get("failed") === "1";
@@ -81,7 +81,7 @@ function OneRun({ id }: { id: string }) {
         <div class="grow" />
         <div class="row">
           <WorkflowActions ids={[id]} outcomes={graph ? [graph.outcome] : []} />
-          <CopyCommand command={`rota status ${id}`} />
+          <CopyCommand command={`rota watch ${id}`} />
         </div>
       </div>
       <div class={`run ${task !== "" ? "with-panel" : ""}`}>
@@ -96,7 +96,7 @@ function OneRun({ id }: { id: string }) {
             <Card title="Graph" aside={<>
               <button class="toggle" aria-pressed={critical} onClick={() => setQuery({ critical: critical ? "" : "1" })}>Critical path</button>
               <button class="toggle" aria-pressed={failed} onClick={() => setQuery({ failed: failed ? "" : "1" })}>Failed only</button>
-              <CopyCommand command={`rota trace ${id}`} />
+              <CopyCommand command="rota trace --all -o trace.json" />
             </>}>
               {graph ? <GraphCanvas graph={graph} critical={critical} failedOnly={failed} /> : <div class="graph-box"><Rows /></div>}
             </Card>

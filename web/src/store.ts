@@ -15,9 +15,11 @@ function takeToken(): string {
 }
 export const token = signal(takeToken());
 export const tokenProblem = signal("");
+export const accepted = signal(false); // The host has accepted this token once.
 export function signIn(value: string): void {
   sessionStorage.setItem(TOKEN, value);
   tokenProblem.value = "";
+  accepted.value = false;
   token.value = value;
 }
 export function signOut(why = ""): void {

@@ -1,7 +1,7 @@
 // The tasks of a run as a table, with the reason of each wait.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { control, get } from "./api";
-import { useNow } from "./data";
+import { aged, useNow } from "./data";
 import { ms, span } from "./format";
 import { ListTitle, SelectAll, SelectOne, ShowMore, usePaged } from "./paged";
 import { selectedStage, selectedTask, selectStage, selectTask } from "./select";
@@ -19,7 +19,7 @@ function useReasons(tasks: Task[]): Map<string, string> {
   const known = useRef(new Map<string, { key: string; time: number }>());
   const wanted = tasks.filter((t) => WAITS.has(t.state)).slice(0, MOST_EXPLAINED);
   const key = wanted.map((t) => t.id + t.state).join() + at.value;
-  const moment = at.value === null ? Math.floor(head.value / 50) : at.value;
+  const moment = at.value === null ? `${Math.floor(head.value / 50)} ${aged.value}` : at.value;
   useEffect(() => {
     const stop = new AbortController();
     void (async () => {
@@ -68,7 +68,7 @@ export function TasksCard({ workflow, failedOnly }: { workflow: string; failedOn
             {STATES.map((s) => <option key={s} value={s}>{s}</option>)}
           </select>
         </label>
-        <CopyCommand command={`rota status ${workflow}`} />
+        <CopyCommand command={`rota watch ${workflow}`} />
       </header>
       {error && !value ? <Failure error={error} again={again} /> : !value ? <Rows n={6} /> : items.length === 0 ? (
         <Empty title="No task matches">{failedOnly ? <p>Nothing has failed.</p> : <button onClick={() => setQuery({ state: "", stage: "" })}>Show all</button>}</Empty>
@@ -89,11 +89,11 @@ export function TasksCard({ workflow, failedOnly }: { workflow: string; failedOn
                     <td><SelectOne list={list} id={t.id} /></td>
                     <td><button class="link" aria-pressed={selectedTask.value === t.id} onClick={() => selectTask(t.id)}><Name text={t.name} most={48} /></button></td>
                     <td><StateTag state={t.skipped ? "skipped" : t.state} text={t.reused ? "reused" : undefined as unknown as string} /></td>
-                    <td class="hide-small"><Name text={t.worker ?? ""} most={24} /></td>
+                    <td class="hide-small nowrap"><Name text={t.worker ?? ""} most={24} /></td>
                     <td class="num">{t.attempt || ""}</td>
                     <td class="num nowrap">{t.ready_since ? span(ms(t.assigned ?? t.ended ?? new Date(now).toISOString()) - ms(t.ready_since)) : ""}</td>
                     <td class="num nowrap">{began ? span((t.ended ? ms(t.ended) : now) - ms(began)) : ""}</td>
-                    <td class="why"><Name text={t.state === "failed" ? t.message || t.failure || "" : reasons.get(t.id) ?? ""} most={160} /></td>
+                    <td class="why"><Name text={t.state === "failed" ? t.message || t.failure || "" : reasons.get(t.id) ?? ""} most={600} /></td>
                   </tr>
                 );
               })}

@@ -7,28 +7,31 @@ import { useData } from "./data";
 import { count, ms, reason, span } from "./format";
 import { placeOf, stageOf } from "./graph_model";
 import { kindColor, kindsOf } from "./history";
-import { numberOf, selectedTask, selectTask } from "./select";
+import { numberOf, selectedStage, selectedTask, selectTask } from "./select";
 import { at as moment } from "./store";
 import { Choice, Empty, Failure, Rows } from "./ui";
 import { STATES, type Graph, type History, type Timeline } from "./types";
 
 const GUTTER = 132;
 const AXIS = 24;
-const BAR = 14;
 const STRIP = 16; // For the tasks that wait.
-const MOST_ROWS = 10; // Rows of bars in a lane.
+const MOST_ROWS = 160; // Rows of bars in a lane; further tasks at the same time are counted, not drawn.
 const MOST_TABLE = 200;
 
 type Bar = { task: number; attempt: number; state: number; lane: number; row: number; wait: number; sent: number; begin: number; end: number };
-type LaneBox = { name: string; top: number; height: number; tasks: number };
+type LaneBox = { name: string; top: number; height: number; tasks: number; bar: number; hidden: number };
+// The height of a bar with its gap: the more rows a lane has, the thinner they are.
+const barHeight = (rows: number) => (rows <= 10 ? 14 : rows <= 24 ? 9 : rows <= 60 ? 6 : 4);
 
 // Bars that overlap get rows of their own.
-function pack(timeline: Timeline, byStage: boolean): { bars: Bar[]; rows: number[] } {
+function pack(timeline: Timeline, byStage: boolean): { bars: Bar[]; rows: number[]; hidden: number[] } {
   const rows = timeline.lanes.map(() => 1);
+  const hidden = timeline.lanes.map(() => 0);
   const ends: number[][] = timeline.lanes.map(() => []);
   const bars = timeline.spans.map(([task, lane, attempt, state, ready, assigned, started, ended]): Bar => ({
     task: task!, lane: lane!, attempt: attempt!, state: state!, row: 0,
-    wait: ready!, sent: assigned! < 0 ? ended! : assigned!, begin: started! < 0 ? ended! : started!, end: ended!,
+    // -1 means "not yet"; other negative times are before the range that is shown.
+    wait: ready!, sent: assigned === -1 ? ended! : assigned!, begin: started === -1 ? ended! : started!, end: ended!,
   }));
   const from = (b: Bar) => b.begin;
   bars.sort((a, b) => from(a) - from(b) || a.task - b.task);
@@ -39,12 +42,17 @@ function pack(timeline: Timeline, byStage: boolean): { bars: Bar[]; rows: number
     }
     const lane = ends[bar.lane]!;
     let row = lane.findIndex((end) => end <= from(bar));
-    if (row < 0) row = lane.length < MOST_ROWS ? lane.length : lane.indexOf(Math.min(...lane));
+    if (row < 0 && lane.length >= MOST_ROWS) {
+      bar.row = -1;
+      ++hidden[bar.lane]!;
+      continue;
+    }
+    if (row < 0) row = lane.length;
     lane[row] = bar.end;
     bar.row = row;
     rows[bar.lane] = Math.max(rows[bar.lane]!, row + 1);
   }
-  return { bars, rows };
+  return { bars, rows, hidden };
 }
 
 // Of each stage: how many tasks waited for which reason, at moments of the log up to the one that is shown.
@@ -81,12 +89,17 @@ function ticks(from: number, to: number, most: number): number[] {
   return list;
 }
 
-function axisText(us: number): string {
-  if (us < 1e6) return us === 0 ? "0" : `${us / 1000} ms`;
+// As exact as the distance of two ticks asks for. 0, 250 ms, 7.5 s, 3 min 20 s, 2 h 05 min
+function axisText(us: number, step: number): string {
+  if (us === 0) return "0";
+  if (us < 1e6) return `${Number((us / 1000).toFixed(3))} ms`;
+  const digits = step >= 1e6 ? 0 : Math.min(6, Math.ceil(-Math.log10(step / 1e6)));
   const s = us / 1e6;
-  if (s < 60) return `${s} s`;
-  const two = (n: number) => String(n).padStart(2, "0");
-  return s < 3600 ? `${Math.floor(s / 60)}:${two(Math.round(s % 60))} min` : `${Math.floor(s / 3600)}:${two(Math.floor((s % 3600) / 60))} h`;
+  if (s < 60) return `${s.toFixed(digits)} s`;
+  const rest = (s % 60).toFixed(digits).padStart(digits === 0 ? 2 : digits + 3, "0");
+  const m = Math.floor(s / 60);
+  if (m < 60) return step % 60e6 === 0 ? `${m} min` : `${m} min ${rest} s`;
+  return `${Math.floor(m / 60)} h ${String(m % 60).padStart(2, "0")} min${step % 60e6 === 0 ? "" : ` ${rest} s`}`;
 }
 
 export function TimelineCard({ graph, failedOnly }: { graph: Graph; failedOnly: boolean }) {
@@ -102,7 +115,7 @@ export function TimelineCard({ graph, failedOnly }: { graph: Graph; failedOnly: 
     fresh_ms: 400, lanes, px: Math.min(4000, Math.max(100, Math.round(width - GUTTER))),
     from: asked ? Math.max(0, Math.round(asked[0])) : undefined, to: asked ? Math.round(asked[1]) : undefined,
   });
-  const { value, error, again } = useData<Timeline>(path);
+  const { value, error, again } = useData<Timeline>(path, { final: () => graph.ended !== null });
   const { value: history } = useData<History>(pathOf("/v1/history", { workflow: graph.id, points: 300, fresh_ms: 2000 }), { now: true });
   const kept = useRef<Timeline | null>(null); // While a new range loads, the old one is stretched.
   if (value) kept.current = value;
@@ -128,15 +141,16 @@ function Chart(props: { graph: Graph; timeline: Timeline; history: History | nul
   const total = Math.max(1000, (ms(timeline.time) - base) * 1000);
   const [from, to] = props.range ?? [0, total];
   const exact = timeline.spans.length > 0;
-  const { bars, rows } = useMemo(() => pack(timeline, byStage), [timeline, byStage]);
+  const { bars, rows, hidden } = useMemo(() => pack(timeline, byStage), [timeline, byStage]);
   const waits = useMemo(() => waitsOf(history, base, moment.value), [history, base, moment.value]);
   const waitsIn = (i: number) => (byStage ? waits.stages.get(timeline.lanes[i]!.name) : undefined);
   const strip = (i: number) => (waitsIn(i) ? STRIP : 0);
   const lanes = useMemo(() => {
     let top = AXIS;
     return timeline.lanes.map((lane, i): LaneBox => {
-      const height = exact ? Math.max(22, rows[i]! * BAR + 8 + strip(i)) : 36 + strip(i);
-      const box = { name: lane.name, top, height, tasks: lane.tasks };
+      const bar = barHeight(rows[i]!);
+      const height = exact ? Math.max(22, rows[i]! * bar + 8 + strip(i)) : 36 + strip(i);
+      const box = { name: lane.name, top, height, tasks: lane.tasks, bar, hidden: hidden[i]! };
       top += height;
       return box;
     });
@@ -156,17 +170,23 @@ function Chart(props: { graph: Graph; timeline: Timeline; history: History | nul
     const font = getComputedStyle(c.canvas).fontFamily;
     c.font = "11px " + font;
     c.textBaseline = "middle";
-    for (const t of ticks(from, to, plot / 110)) {
+    const marks = ticks(from, to, plot / 130);
+    const step = marks.length > 1 ? marks[1]! - marks[0]! : to - from;
+    for (const t of marks) {
       const px = Math.round(x(t)) + 0.5;
       if (px < GUTTER) continue;
       c.fillStyle = colors["line"]!;
       c.fillRect(px, AXIS - 4, 1, h);
       c.fillStyle = colors["soft"]!;
-      const text = axisText(t);
+      const text = axisText(t, step);
       if (px + c.measureText(text).width < w) c.fillText(text, px + 3, 11);
     }
     const chosen = selectedTask.value === "" ? -1 : numberOf(selectedTask.value);
     lanes.forEach((lane, i) => {
+      if (byStage && lane.name === selectedStage.value) {
+        c.fillStyle = colors["accent-soft"]!;
+        c.fillRect(0, lane.top, w, lane.height);
+      }
       c.fillStyle = colors["line"]!;
       c.fillRect(0, lane.top + lane.height, w, 1);
       c.fillStyle = colors["text"]!;
@@ -176,6 +196,7 @@ function Chart(props: { graph: Graph; timeline: Timeline; history: History | nul
       c.font = "11px " + font;
       const n = count(lane.tasks);
       c.fillText(n, GUTTER - 10 - c.measureText(n).width, lane.top + Math.min(lane.height / 2, 14));
+      if (lane.hidden > 0) c.fillText(`${count(lane.hidden)} not drawn`, 16, lane.top + 30);
       const waited = waitsIn(i);
       if (waited) {
         // Waiting tasks, stacked by reason: the one that most lacks something is at the bottom.
@@ -222,7 +243,8 @@ function Chart(props: { graph: Graph; timeline: Timeline; history: History | nul
       const lane = lanes[bar.lane];
       if (!lane || (bar.row < 0 && bar.task !== chosen)) continue;
       // A selected task that has not run is drawn in the strip of what waits.
-      const top = bar.row < 0 ? lane.top + 3 : lane.top + 4 + strip(bar.lane) + bar.row * BAR;
+      const top = bar.row < 0 ? lane.top + 3 : lane.top + 4 + strip(bar.lane) + bar.row * lane.bar;
+      const tall = bar.row < 0 ? 12 : lane.bar - (lane.bar > 6 ? 2 : 1);
       const x0 = x(offset + bar.begin);
       const x1 = x(offset + bar.end);
       const xw = x(offset + bar.wait);
@@ -233,9 +255,9 @@ function Chart(props: { graph: Graph; timeline: Timeline; history: History | nul
         // Its wait: for room, then at the worker.
         const xs = Math.min(x(offset + bar.sent), x0);
         c.fillStyle = state === "paused" ? colors["c-paused"]! : colors["c-ready"]!;
-        c.fillRect(xw, top + 4, Math.max(0.5, xs - xw), 4);
+        c.fillRect(xw, top + tall / 3, Math.max(0.5, xs - xw), tall / 3);
         c.fillStyle = colors["c-running"]!;
-        c.fillRect(xs, top + 4, Math.max(0, x0 - xs), 4);
+        c.fillRect(xs, top + tall / 3, Math.max(0, x0 - xs), tall / 3);
         c.globalAlpha = failedOnly && state !== "failed" ? 0.18 : 1;
       }
       const ran = state !== "queued" && state !== "ready";
@@ -243,15 +265,16 @@ function Chart(props: { graph: Graph; timeline: Timeline; history: History | nul
         const wide = Math.max(1.5, x1 - x0 - (x1 - x0 > 4 ? 1 : 0));
         c.fillStyle = colors["c-" + state]!;
         if (wide > 4) {
-          roundRect(c, x0, top, wide, BAR - 2, 3);
+          roundRect(c, x0, top, wide, tall, 3);
           c.fill();
         } else {
-          c.fillRect(x0, top, wide, BAR - 2);
+          c.fillRect(x0, top, wide, tall);
         }
-        if (wide > 60) {
+        const visible = Math.min(x1, w) - Math.max(x0, GUTTER);
+        if (visible > 60 && tall >= 12) {
           c.fillStyle = colors["surface"]!;
           c.font = "11px " + font;
-          c.fillText(fitText(c, nameOf(bar.task) + (bar.attempt > 1 ? ` · attempt ${bar.attempt}` : ""), wide - 10), Math.max(x0, GUTTER) + 5, top + 6.5);
+          c.fillText(fitText(c, nameOf(bar.task) + (bar.attempt > 1 ? ` · attempt ${bar.attempt}` : ""), visible - 10), Math.max(x0, GUTTER) + 5, top + 6.5);
         }
       }
       if (bar.task === chosen) {
@@ -259,7 +282,7 @@ function Chart(props: { graph: Graph; timeline: Timeline; history: History | nul
         c.strokeStyle = colors["text"]!;
         c.lineWidth = 2;
         const left = Math.max(GUTTER, Math.min(xw, x0));
-        c.strokeRect(left - 1, top - 1, Math.max(4, x1 - left) + 2, BAR);
+        c.strokeRect(left - 1, top - 1, Math.max(4, x1 - left) + 2, tall + 2);
       }
     }
     c.restore();
@@ -272,7 +295,7 @@ function Chart(props: { graph: Graph; timeline: Timeline; history: History | nul
     }
   };
   const { canvas, ask } = useCanvas(draw);
-  useEffect(ask, [timeline, from, to, brush]);
+  useEffect(ask, [timeline, from, to, brush, selectedTask.value, selectedStage.value]);
   useEffect(() => {
     const element = canvas.current;
     if (!element) return;
@@ -288,9 +311,9 @@ function Chart(props: { graph: Graph; timeline: Timeline; history: History | nul
       const b = bars[i]!;
       const lane = lanes[b.lane]!;
       if (b.row < 0) continue;
-      const top = lane.top + 4 + strip(b.lane) + b.row * BAR;
+      const top = lane.top + 4 + strip(b.lane) + b.row * lane.bar;
       const left = x(offset + b.begin);
-      if (my >= top && my < top + BAR && mx >= left - 2 && mx <= x(offset + b.end) + 2) return b;
+      if (my >= top && my < top + lane.bar && mx >= left - 2 && mx <= x(offset + b.end) + 2) return b;
     }
     return null;
   };

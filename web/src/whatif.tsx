@@ -13,7 +13,7 @@ const SWITCHES: [string, string][] = [
   ["preemption", "Preemption"], ["fair_share", "Fair share"], ["prefer_started", "Prefer started workflows"], ["prefer_locality", "Prefer locality"],
   ["context_reuse", "Context reuse"], ["stickiness", "Stage weight stickiness"], ["merge", "Merge tasks"],
 ];
-const FIGURES: [string, string, (n: number) => string, "less" | "more"][] = [
+const FIGURES: [string, string, (n: number) => string, "less" | "more" | ""][] = [ // Which is better.
   ["makespan_ns", "Makespan", (n) => span(n / 1e6), "less"],
   ["wait_mean_ns", "Wait, mean", (n) => span(n / 1e6), "less"],
   ["wait_p95_ns", "Wait, p95", (n) => span(n / 1e6), "less"],
@@ -21,8 +21,8 @@ const FIGURES: [string, string, (n: number) => string, "less" | "more"][] = [
   ["cost_busy_microdollars", "Cost, busy", dollars, "less"],
   ["cost_up_microdollars", "Cost, up", dollars, "less"],
   ["succeeded", "Succeeded", count, "more"],
-  ["failed", "Failed", count, "less"],
-  ["assignments", "Assignments", count, "less"],
+  ["failed", "Failed", count, ""],
+  ["assignments", "Assignments", count, ""],
 ];
 const SERIES: Series[] = [
   { label: "As in the log: running", color: "--c-running", fill: true },
@@ -52,7 +52,7 @@ export function WhatIf(_props: { id?: string }) {
   const [lambda, setLambda] = useState("");
   const { value: workers } = useData<Page<Worker>>("/v1/workers", { still: true });
   const [edited, setGroups] = useState<Group[] | null>(null);
-  const groups = edited ?? [...(workers?.items ?? [])].sort((a, b) => (a.name < b.name ? -1 : 1)).map((w): Group => ({ worker: w.name, first: true, ...UNCHANGED }));
+  const groups = edited ?? [...(workers?.items ?? [])].sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true })).map((w): Group => ({ worker: w.name, first: true, ...UNCHANGED }));
   // A changed worker stays in its list only together with its first row, so that "one more kind" adds to the one of the log.
   const fleet = groups.filter((g) => groups.some((other) => other.worker === g.worker && isChanged(other))).map(changeText);
   const [busy, setBusy] = useState(false);
@@ -76,7 +76,7 @@ export function WhatIf(_props: { id?: string }) {
     }
     setBusy(false);
   };
-  const command = ["rota replay STATE", ...(wanted.length > 0 || fleet.length === 0 ? [`--policy ${wanted.map(([k, v]) => `${k}=${v}`).join(",") || "mode=static_worker"}`] : []),
+  const command = ["rota replay", ...(wanted.length > 0 ? [`--policy ${wanted.map(([k, v]) => `${k}=${v}`).join(",")}`] : []),
     ...fleet.map((f) => `--fleet '${f.replaceAll(" ", ",").replaceAll("'", "'\\''")}'`)].join(" ");
   return (
     <>
@@ -176,10 +176,10 @@ function Outcome({ replay }: { replay: Replay }) {
                 const a = same?.figures[key] ?? 0;
                 const b = other?.figures[key];
                 const change = b === undefined || a === 0 ? null : ((b - a) / a) * 100;
-                const good = change === null || change === 0 ? "" : change < 0 === (better === "less") ? "delta-good" : "delta-bad";
+                const good = change === null || change === 0 || better === "" ? "" : change < 0 === (better === "less") ? "delta-good" : "delta-bad";
                 return (
                   <tr key={key}><td>{text}</td>{courses.map((c, i) => <td key={i} class="num">{show(c.figures[key] ?? 0)}</td>)}
-                    <td class={`num ${good}`}>{change === null ? "" : change === 0 ? "the same" : `${change > 0 ? "+" : "−"}${Math.abs(change).toFixed(1)} %${good === "delta-good" ? ", better" : ", worse"}`}</td></tr>
+                    <td class={`num ${good}`}>{change === null ? "" : change === 0 ? "the same" : `${change > 0 ? "+" : "−"}${Math.abs(change).toFixed(1)} %${good === "" ? "" : good === "delta-good" ? ", better" : ", worse"}`}</td></tr>
                 );
               })}
             </tbody>

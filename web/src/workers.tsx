@@ -46,7 +46,7 @@ export function Workers() {
   const query = place.value.query;
   const q = query.get("q") ?? "";
   const only = query.get("status") ?? "";
-  const items = (value?.items ?? []).filter((w) => w.name.includes(q) && (only === "" || (only === "usable" ? w.status === "idle" || w.status === "busy" : w.status !== "idle" && w.status !== "busy"))).sort((a, b) => (a.name < b.name ? -1 : 1));
+  const items = (value?.items ?? []).filter((w) => w.name.includes(q) && (only === "" || (only === "usable" ? w.status === "idle" || w.status === "busy" : w.status !== "idle" && w.status !== "busy"))).sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
   const shown = items.slice(0, 500);
   return (
     <>

@@ -54,7 +54,7 @@ export function Workflows() {
           <ListTitle list={list} kind="workflow" />
           {user !== "" && <button onClick={() => setQuery({ user: "" })}>of {user} ✕</button>}
           <WorkflowActions ids={ids.map((w) => w.id)} outcomes={ids.map((w) => w.outcome)} />
-          <CopyCommand command={ids.length > 0 ? ids.map((w) => `rota status ${w.id}`).join("\n") : "rota status"} />
+          <CopyCommand command={ids.length > 0 ? ids.map((w) => `rota watch ${w.id}`).join("\n") : "rota status --all"} />
         </header>
         {error && !value ? <Failure error={error} again={again} /> : !value ? <Rows n={8} /> : items.length === 0 ? (
           q || outcome || user ? <Empty title="No workflow matches"><button onClick={() => setQuery({ q: "", outcome: "", user: "" })}>Show all</button></Empty>

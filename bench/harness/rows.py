@@ -76,6 +76,8 @@ class Work:
         return min(size, self.quick_size) if quick and self.quick_size else size
 
 
+WORKERS = (1, 2, 4, 8)  # How fork-join and graphs scale, and what more workers than cores cost.
+
 NO_YIELD = {
     "tbb": "a task cannot give way to another",
     "openmp": "libgomp's taskyield does nothing",
@@ -132,13 +134,13 @@ WORKS = (
          (Figure("yield", "ns", {1: "8"}),), 2_000_000, NO_YIELD, quick_size=500_000,
          limits=("bare", "bare_fcontext"), metered_aim=1.15),
     Work("fib", "P-2", "fib(35), one spawned and joined task a call; time a task",
-         (Figure("fib", "ns", {1: "7.5", 2: "3.9"}),), 35, {}, quick_size=30,
+         (Figure("fib", "ns", {1: "7.5", 2: "3.9"}),), 35, {}, threads=WORKERS, quick_size=30,
          sizes={"boost_fiber": 25, "openmp": 30, "go": 28, "tokio": 30}, metered_aim=1.15),
     Work("spawn", "P-3", "1,000,000 empty tasks from one producer, joined; time a task",
-         (Figure("spawn", "ns", {1: "10", 2: "12"}),), 1_000_000, {}, quick_size=200_000,
+         (Figure("spawn", "ns", {1: "10", 2: "12"}),), 1_000_000, {}, threads=WORKERS, quick_size=200_000,
          sizes={"boost_fiber": 100_000}, metered_aim=1.15),
     Work("skynet", "P-4", "a tree of ten children a node with 1,000,000 leaves, summed",
-         (Figure("skynet", "ms", {1: "9", 2: "6"}),), 1_000_000, {}, metered_aim=1.15),
+         (Figure("skynet", "ms", {1: "9", 2: "6"}),), 1_000_000, {}, threads=WORKERS, metered_aim=1.15),
     Work("channel", "P-5", "two tasks on one worker, a message there and back; time a round trip",
          (Figure("channel", "ns", {1: "25"}),), 500_000, NO_BLOCKING, threads=(1,), quick_size=100_000,
          limits=("bare", "bare_fcontext")),
@@ -152,7 +154,7 @@ WORKS = (
          bytes_each={"rota": 4_800, "boost_fiber": 8_400, "go": 3_200, "tokio": 700, "bare": 4_200}),
     Work("dag", "P-7", "100 layers of 1,000 trivial tasks, three parents each; time a task to run, and to build",
          (Figure("dag_run", "ns", {1: "45", 2: "30"}), Figure("dag_build", "ns", {1: "50", 2: "50"})),
-         100_000, NO_GRAPH, metered=False),
+         100_000, NO_GRAPH, threads=WORKERS, metered=False),
     Work("dag_ordered", "P-7", "the same with four priorities, aging and three demands; time a task to run, and to build",
          (Figure("dag_ordered_run", "ns", {1: "300", 2: "300"}), Figure("dag_ordered_build", "ns")),
          100_000, NO_GRAPH | NO_DEMANDS, metered=False, limits=()),

@@ -1,9 +1,11 @@
 // Tokens: links, callbacks, waiting for one, and the tokens of tasks and scopes (F-6, F-8).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -309,6 +311,57 @@ TEST(TaskToken, CanBeAskedForWhileTheTaskEnds) {
     });
     observer.join();
     EXPECT_TRUE(is_terminal(task.state()));
+  }
+}
+
+// How a task that polls is cancelled, and the reason that its token then has: the one that check_cancelled() reports.
+struct CancelledBy {
+  const char* name;
+  CancelReason reason;
+  void (*cancel)(Nursery& outer, Nursery& inner, Task<void>& task);
+};
+constexpr CancelledBy kCancelledBy[] = {
+    {"its nursery", CancelReason::kExplicit, [](Nursery&, Nursery& inner, Task<void>&) { inner.cancel(); }},
+    {"a scope around", CancelReason::kParent, [](Nursery& outer, Nursery&, Task<void>&) { outer.cancel(); }},
+    {"its handle", CancelReason::kExplicit, [](Nursery&, Nursery&, Task<void>& task) { task.cancel(); }},
+    {"a sibling", CancelReason::kFailure,
+     [](Nursery&, Nursery& inner, Task<void>&) { inner.launch([] { throw std::runtime_error("fails"); }); }},
+};
+
+// Contract: F-8. A task ends as soon as it sees that it is cancelled, often before the canceller, which has set its
+// mark, has found the task's token. The token is cancelled nevertheless, for the same reason, before the task is gone,
+// and its callback runs exactly once.
+TEST(TaskToken, ACallbackRunsOnceHoweverTheEndMeetsTheCancellation) {
+  Runtime runtime({.worker_count = 2});
+  constexpr int kRounds = ROTA_TSAN || ROTA_ASAN ? 300 : 3000;
+  for (const CancelledBy& by : kCancelledBy) {
+    SCOPED_TRACE(by.name);
+    std::vector<std::atomic<int>> calls(kRounds);
+    for (int round = 0; round < kRounds && !::testing::Test::HasFailure(); ++round) {
+      runtime.run([&] {
+        Nursery outer;
+        outer.launch([&] {
+          CancelToken token;
+          std::atomic<bool> ready{false};
+          Nursery inner;
+          Task<void> task = inner.spawn([&] {
+            token = current_token();
+            token.on_cancel([&calls, round] { calls[static_cast<std::size_t>(round)] += 1; });
+            ready = true;
+            while (!is_cancelled()) yield();
+          });
+          while (!ready.load()) yield();
+          by.cancel(outer, inner, task);
+          (void)inner.close();
+          EXPECT_EQ(token.reason(), by.reason);
+          // The canceller may still be calling it.
+          while (token.is_cancelled() && calls[static_cast<std::size_t>(round)] == 0) std::this_thread::yield();
+        });
+        (void)outer.close();
+      });
+    }
+    if (::testing::Test::HasFailure()) return;
+    EXPECT_TRUE(std::all_of(calls.begin(), calls.end(), [](const auto& count) { return count.load() == 1; }));
   }
 }
 

@@ -58,13 +58,17 @@ std::string Error::to_string() const {
 namespace detail {
 
 const Error& bare_error(ErrorCode code) noexcept {
-  // Never destroyed: a Result with a bare code may be read while the process ends.
+  // Made before main() starts, and never destroyed: a Result with a bare code may be read when memory is used up, and
+  // while the process ends.
   static const auto* const errors = [] {
     auto* table = new std::array<Error, kRows>();
     for (std::size_t i = 0; i < kRows; ++i) (*table)[i] = Error{kTable[i].code, std::string(kTable[i].meaning), {}};
     return table;
   }();
   return (*errors)[row_of(code)];
+}
+namespace {
+[[maybe_unused]] const Error& made_early = bare_error(ErrorCode::kInternal);
 }
 
 void value_of_error(const Error& error) { ROTA_PANIC("value() of an error: ", error.to_string()); }

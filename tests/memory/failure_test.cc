@@ -184,4 +184,21 @@ INSTANTIATE_TEST_SUITE_P(Of, EachAllocation, testing::Range(0, everything::kStep
   return name;
 });
 
+// Contract: F-19. A process whose memory is used up looks at an error that was made from a code alone, for the first
+// time.
+TEST(MemoryFailureDeathTest, AnErrorThatIsOnlyACodeNeedsNoMemory) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // A process of its own.
+  EXPECT_EXIT(
+      {
+        const rota::Result<void> closed(rota::ErrorCode::kClosed);
+        g_fail_at = 1;
+        g_repeat = true;
+        g_counting = true;
+        const bool right = closed.error().code == rota::ErrorCode::kClosed && !closed.error().message.empty();
+        g_counting = false;
+        std::_Exit(right ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
 }  // namespace

@@ -244,9 +244,9 @@ WORKS = (
           ("1000", "the same with 1,000 workers", 100_000, "", "5000"),
           ("10000", "the same with 10,000 workers", 100_000, "", "20000"),
           ("million", "100 full workers, 1,000,000 queued tasks", 1_000_000, "", ""),
-          ("static", "100 full workers, mode static_worker", 100_000, "", ""),
-          ("pipeline", "100 full workers, mode fixed_pipeline, 100 types", 100_000, "", ""),
-          ("round_robin", "100 full workers, mode static_round_robin", 100_000, "", ""),
+          ("static", "100 full workers, mode static_worker", 100_000, "1000", ""),
+          ("pipeline", "100 full workers, mode fixed_pipeline, 100 types", 100_000, "1000", ""),
+          ("round_robin", "100 full workers, mode static_round_robin", 100_000, "1000", ""),
           *((f"{mode}_{count}", f"{int(count):,} full workers, mode {name}", 100_000, "", aim)
             for mode, name in (("static", "static_worker"), ("pipeline", "fixed_pipeline, a type per worker"),
                                ("round_robin", "static_round_robin"))
@@ -261,7 +261,7 @@ WORKS = (
           ("each_1000", "the same with 1,000, by least_loaded, which looks at each", 20_000, "", ""),
           ("each_10000", "the same with 10,000", 20_000, "", ""))),
     Work("brain_memory", "P-10", "1,000,000 queued tasks, 10,000 workers: resident bytes a task, a worker",
-         (Figure("brain_task_bytes", "B", {1: "400"}), Figure("brain_worker_bytes", "B")), 1_000_000, {}, max_rounds=3,
+         (Figure("brain_task_bytes", "B", {1: "200"}), Figure("brain_worker_bytes", "B")), 1_000_000, {}, max_rounds=3,
          quick_size=1_000_000, **FLEET),
     Work("placement", "P-22", "42 generated WfFormat traces (ROTA_TRACES=FOLDER: real ones) on 4, 16 and 64 simulated "
          "slots; makespan over the lower bound, and on three speeds over HEFT's",

@@ -18,6 +18,13 @@ const XXH3_state_t* state_of(const std::byte* bytes) noexcept {
 
 Hash128 to_hash128(XXH128_hash_t hash) noexcept { return {hash.high64, hash.low64}; }
 
+// Not inlined: the copy of the state would cost every hash of a few bytes the setup of a large stack frame.
+[[gnu::noinline]] Hash128 finish_streamed(const std::byte* so_far, std::span<const std::byte> rest) noexcept {
+  XXH3_state_t state = *state_of(so_far);
+  XXH3_128bits_update(&state, rest.data(), rest.size());
+  return to_hash128(XXH3_128bits_digest(&state));
+}
+
 }  // namespace
 
 std::uint64_t hash64(std::span<const std::byte> bytes, std::uint64_t seed) noexcept {
@@ -76,10 +83,8 @@ std::uint64_t Hasher::finish64() const noexcept {
 }
 
 Hash128 Hasher::finish128() const noexcept {
-  if (!streaming_) return hash128(std::span(small_).first(small_size_), seed_);
-  XXH3_state_t state = *state_of(state_.data());
-  XXH3_128bits_update(&state, small_.data(), small_size_);
-  return to_hash128(XXH3_128bits_digest(&state));
+  const auto rest = std::span(small_).first(small_size_);
+  return streaming_ ? finish_streamed(state_.data(), rest) : hash128(rest, seed_);
 }
 
 }  // namespace rota

@@ -95,14 +95,14 @@ class Hasher {
     return add(static_cast<std::underlying_type_t<T>>(value));
   }
   template <class Tag, class Rep>
-  Hasher& add(Id<Tag, Rep> id) noexcept {
+  [[gnu::always_inline]] Hasher& add(Id<Tag, Rep> id) noexcept {
     return add(id.value());
   }
   template <class Tag>
   Hasher& add(const StringId<Tag>& id) noexcept {
     return add(id.view());
   }
-  Hasher& add(const Hash128& hash) noexcept { return add(hash.high).add(hash.low); }
+  [[gnu::always_inline]] Hasher& add(const Hash128& hash) noexcept { return add(hash.high).add(hash.low); }
   Hasher& add(std::string_view text) noexcept {
     add(static_cast<std::uint64_t>(text.size()));
     return raw(std::as_bytes(std::span(text)));

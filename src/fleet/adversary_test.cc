@@ -51,6 +51,7 @@ class Checker {
     spent_before_ = batch_failed(record.command);
     caused_by(record);
     state_.begin(record.index, record.logical, record.wall_ns, record.command);
+    active_least_.reset();
     for (const Event& event : record.events) {
       before(event);
       state_.apply(event, record.command);
@@ -61,6 +62,7 @@ class Checker {
     state_.end();
     blames_nobody(record);
     warned_of(record);
+    minimum_active();
     at_rest(record);
   }
   [[nodiscard]] const State& state() const { return state_; }
@@ -118,7 +120,16 @@ class Checker {
     EXPECT_EQ(record.parent, assigned_in_.at(task)) << "B-2: the parent of " << record.index;
   }
 
-  // B-18: exactly the stages that no live worker could ever run are reported. Gangs are not compared.
+  // B-17: the coordinator restores the minimum, as far as there are workers that it may enable.
+  void minimum_active() const {
+    if (!active_least_) return;
+    std::int64_t active = 0;
+    state_.each_worker([&](const Worker& worker) { active += worker.enabled() ? 1 : 0; });
+    EXPECT_GE(active, *active_least_) << "B-17: fewer workers are active than the coordinator has to keep";
+  }
+
+  // B-18: exactly the stages that no live worker could ever run are reported. Gangs are not compared. With
+  // static_worker, a stage is reported if no live worker could run the whole workflow.
   void warned_of(const Record& record) const {
     std::set<std::uint32_t> warned;
     WorkflowId id;
@@ -128,6 +139,9 @@ class Checker {
     }
     if (id.is_none()) return;
     const Workflow& workflow = state_.at(id);
+    if (state_.policy().mode == DispatchMode::kStaticWorker && !naive::feasible_as_a_whole(state_, workflow)) {
+      EXPECT_FALSE(warned.empty()) << "B-18: no worker can run all of " << id.to_string();
+    }
     for (std::uint32_t i = 0; i < workflow.stages.size(); ++i) {
       if (workflow.template_of(workflow.tasks[workflow.stages[i].first]).gang) continue;
       if (!naive::feasible(state_, workflow, i, false)) {
@@ -140,6 +154,7 @@ class Checker {
   }
 
   void before(const Event& event) {
+    if (std::holds_alternative<ElasticPolled>(event)) active_least_ = naive::active_after_poll(state_);
     if (const auto* assigned = std::get_if<TaskAssigned>(&event)) return assignment(*assigned);
     if (const auto* stop = std::get_if<StopRequested>(&event);
         stop != nullptr && stop->reason == StopReason::kPreempt) {
@@ -422,6 +437,7 @@ class Checker {
   std::map<TaskId, WorkerId> kept_;  // For whom tasks were stopped where.
   std::optional<std::pair<TaskId, std::uint32_t>> spent_before_;
   std::map<std::tuple<TaskId, std::string, std::int64_t, std::uint32_t>, int> again_;  // Without a failure in between.
+  std::optional<std::int64_t> active_least_;  // Workers that are enabled at least after the coordinator has acted.
   std::int64_t last_ns_ = 0;
 };
 
@@ -449,7 +465,7 @@ class Match {
     const std::int64_t now = std::max(adversary_.now_ns(), latest_ns_);
     latest_ns_ = now;
     Record twin;
-    const Result<void> again = restored->execute(command, now, twin);
+    const Result<void> again = restored->execute(Command(command), now, twin);
     const std::string text = to_text(command);
     Result<Record> record = brain_.execute(std::move(command), adversary_.now_ns());
     ASSERT_EQ(again.ok(), record.ok()) << text;

@@ -4,7 +4,8 @@
 //
 // A seed gives one run. Each run has a theme of its own (a mode, a selection, which features are on), so that a
 // thousand seeds visit combinations that no scenario has. In every eighth run many templates differ only in their
-// inputs.
+// inputs. In every sixteenth run equal workers are lost and come back several at once, while tasks of few kinds and
+// many priorities wait for them.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,8 @@ class Adversary {
  public:
   explicit Adversary(std::uint64_t seed)
       : prng_(seed * 0x9e3779b97f4a7c15U + 1),
-        workers_(static_cast<std::uint32_t>(1 + prng_.below(5))),
+        crowd_(seed % 16 == 9),
+        workers_(static_cast<std::uint32_t>(crowd_ ? 3 + prng_.below(3) : 1 + prng_.below(5))),
         twins_(seed % 8 == 3) {}
 
   [[nodiscard]] std::int64_t now_ns() const { return now_ns_; }
@@ -98,6 +100,11 @@ class Adversary {
     policy.elastic.least_active = prng_.between(0, 2);
     policy.elastic.poll_ms = 2'000;
     policy.elastic.cooldown_ms = prng_.between(0, 5) * 1'000;
+    if (crowd_) {
+      policy.mode = DispatchMode::kAdaptive;
+      policy.elastic.enable = policy.merge = false;
+      policy.max_queue_per_worker = 0;
+    }
     return policy;
   }
 
@@ -117,7 +124,7 @@ class Adversary {
 
   RegisterWorker register_worker(std::uint32_t i, bool fresh) {
     if (fresh) ++lives_[i];
-    if (!variants_.contains(i) || (fresh && prng_.chance(1, 4))) variants_[i] = prng_.below(12);
+    if (!variants_.contains(i) || (fresh && prng_.chance(1, 4))) variants_[i] = crowd_ ? 1 : prng_.below(12);
     RegisterWorker command{hardware(i, variants_[i]), {}, Incarnation(1 + i + 1'000 * lives_[i])};
     if (prng_.chance(1, 4)) command.caches = {{"model:m0", now_ns_}};
     return command;
@@ -134,6 +141,7 @@ class Adversary {
     for (std::uint64_t i = 0; i < stages; ++i) {
       TaskTemplate use = work();
       if (twins_) become_twin(use);
+      if (crowd_) fill_worker(use);
       Stage stage;
       stage.name = "s" + std::to_string(i);
       stage.use = static_cast<std::int64_t>(i);
@@ -152,7 +160,7 @@ class Adversary {
           use.spec.inputs = "{\"checkpoint\":\"${s" + std::to_string(from) + ".result}\"}";
         }
       }
-      if (!stage.items.empty() && prng_.chance(1, 4)) {
+      if (!stage.items.empty() && !crowd_ && prng_.chance(1, 4)) {
         use.gang = true;
         use.mergeable = false;
       }
@@ -173,6 +181,15 @@ class Adversary {
     }
     use = *twin_;
     use.spec.inputs = std::move(inputs);
+  }
+
+  // The task takes all cores of a worker, and some memory or none: there are two kinds of tasks, unless one is pinned.
+  void fill_worker(TaskTemplate& use) {
+    use.needs = Requirements();
+    use.needs.cpu_millis = hardware(0, 1).resources.cpu_millis;
+    use.needs.memory_bytes = prng_.between(0, 1) << 28;
+    use.retry = Retry();
+    use.retry.max_attempts = 20;
   }
 
   TaskTemplate work() {
@@ -246,6 +263,10 @@ class Adversary {
       for (const Task& task : workflow.tasks) tasks.push_back(workflow.id_of(task));
     });
     const TaskId any = tasks.empty() ? TaskId() : tasks[prng_.below(tasks.size())];
+    if (crowd_ && prng_.chance(3, 4)) {
+      if (prng_.chance(2, 3)) return WorkerLost{name, "power"};
+      return everyone_alive();
+    }
     switch (prng_.below(16)) {
       case 0:
         return WorkerLost{name, "power"};
@@ -296,6 +317,7 @@ class Adversary {
   }
 
   Prng prng_;
+  bool crowd_;
   std::uint32_t workers_;
   bool twins_;
   std::optional<TaskTemplate> twin_;

@@ -75,7 +75,7 @@ Result<Record> Brain::execute(Command command, std::int64_t wall_ns) {
   return record;
 }
 
-Result<void> Brain::execute(Command command, std::int64_t wall_ns, Record& record) {
+Result<void> Brain::execute(Command&& command, std::int64_t wall_ns, Record& record) {
   const Globals& globals = state_.globals();
   seen_ns_ = std::max({seen_ns_, wall_ns, globals.now_ns});
   record.index = globals.index + 1;
@@ -131,7 +131,7 @@ Result<void> Brain::apply(const Record& record) {
 Result<void> Brain::verify(const Record& record) {
   const Term term = std::exchange(term_, record.term);
   Record again;
-  Result<void> result = execute(record.command, record.wall_ns, again);
+  Result<void> result = execute(Command(record.command), record.wall_ns, again);
   term_ = term;
   const std::string where = "record " + std::to_string(record.index) + " (" +
                             std::visit([](const auto& c) { return std::string(c.kName); }, record.command) + ")";

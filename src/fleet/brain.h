@@ -30,7 +30,7 @@ class Brain {
   // need not be kept. Time does not go back: a `wall_ns` before the latest one counts as the latest.
   [[nodiscard]] Result<Record> execute(Command command, std::int64_t wall_ns);
   // The same into `record`, whose memory is reused.
-  [[nodiscard]] Result<void> execute(Command command, std::int64_t wall_ns, Record& record);
+  [[nodiscard]] Result<void> execute(Command&& command, std::int64_t wall_ns, Record& record);
 
   // Recovery: applies the events of a record that was decided earlier. kCorrupt if its index or a hash shows that it
   // does not follow on this state.

@@ -46,11 +46,6 @@ Error no_worker_called(const State& state, std::string_view name) {
   return Error{ErrorCode::kNotFound, std::move(message)};
 }
 
-void Decision::emit(Event event) {
-  events_.push_back(std::move(event));
-  state_.apply(events_.back(), command_);
-}
-
 Result<void> Decision::run() {
   Result<void> result = std::visit([&](const auto& command) { return on(command); }, command_);
   ROTA_ASSERT(result.ok() || events_.empty(), "a refused command has no events");

@@ -8,6 +8,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fleet/command.h"
@@ -51,7 +52,11 @@ class Decision {
   Result<void> on(const ChangeSchedule& command);
   Result<bool> fires(const SubmitWorkflow& command);
 
-  void emit(Event event);
+  // Records an event and applies it.
+  template <class One>
+  void emit(One&& event) {
+    state_.apply(events_.emplace_back(std::forward<One>(event)), command_);
+  }
 
   // decide_report.cc
   Result<const Task*> reported(TaskId id, AttemptNumber attempt);

@@ -28,7 +28,7 @@ void State::check_invariants() const {
       ROTA_ASSERT(!execution.members.empty());
       for (const TaskId member : execution.members) {
         ROTA_ASSERT(placed.emplace(member, worker.id).second, "a task runs in one place");
-        used_by[at(member.workflow()).user].add(execution.counted());
+        execution.count_in(used_by[at(member.workflow()).user]);
       }
       fleet_used.add(execution.fleet);
       if (execution.queued) {

@@ -353,6 +353,30 @@ inline bool feasible(const State& state, const Workflow& workflow, std::uint32_t
   return found;
 }
 
+// B-18: some live worker could run every stage of the workflow.
+inline bool feasible_as_a_whole(const State& state, const Workflow& workflow) {
+  bool found = false;
+  state.each_worker([&](const Worker& worker) {
+    if (!worker.reachable || worker.draining || worker.left) return;
+    found = found || std::all_of(workflow.spec.templates.begin(), workflow.spec.templates.end(),
+                                 [&](const TaskTemplate& use) { return could_run(state, worker, use, use.needs); });
+  });
+  return found;
+}
+
+// B-17: how many workers are enabled at least once the coordinator has acted: the minimum, or all that are enabled and
+// those that it disabled and whose cooldown is over.
+inline std::int64_t active_after_poll(const State& state) {
+  const ElasticPolicy& elastic = state.policy().elastic;
+  std::int64_t possible = 0;
+  state.each_worker([&](const Worker& worker) {
+    if (!eligible(worker)) return;
+    const bool cool = worker.toggled_ns == 0 || state.time_ns() - worker.toggled_ns >= elastic.cooldown_ms * 1'000'000;
+    if (!worker.disabled_elastic || cool) ++possible;
+  });
+  return std::min(elastic.least_active, possible);
+}
+
 // How many tasks like this one a worker could run at once with nothing else to do.
 inline std::int64_t places(const State& state, const Worker& worker, const Workflow& workflow, const Task& task) {
   if (!could_ever_run(state, worker, workflow, task)) return 0;

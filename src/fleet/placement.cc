@@ -21,7 +21,11 @@ constexpr std::size_t kMostHits = 16;  // Matching items beyond this number are 
 // The candidates for a task, as bits by kind and slot.
 class Candidates {
  public:
-  Candidates(const State& state, Takers takers) : kinds_(state.placement().kinds()), words_(std::move(takers.words)) {}
+  Candidates(const State& state, Takers takers) : kinds_(state.placement().kinds()), words_(std::move(takers.words)) {
+    if (takers.only.is_none()) return;
+    const Worker& worker = state.at(takers.only);
+    words_.push_back({worker.kind, worker.slot / 64, 1ULL << worker.slot % 64});
+  }
 
   // f(kind, word number, bits)
   template <class F>
@@ -102,7 +106,7 @@ Preference preference_of(const State& state, TaskId id) {
   if (rules.checks_requirements) found.category = use.category;
   const bool context = state.policy().context_reuse || state.policy().selection == Selection::kAffinity;
   if (rules.uses_context && context) {
-    found.holders = state.placement().holders_of(use.context);
+    if (!use.context.empty()) found.holders = state.placement().holders_of(use.context);
     if (use.spec.files) {
       const std::vector<const CacheHolders*> files = state.placement().holders_of(wanted_files(state, id));
       found.holders.insert(found.holders.end(), files.begin(), files.end());
@@ -381,6 +385,23 @@ void by_selection(const State& state, TaskId id, const Shape& shape, const Prefe
   }
 }
 
+// One of several candidates, or the only one.
+void among(const State& state, TaskId id, const Shape& shape, const Preference& wants, Takers takers, Choice& choice) {
+  const std::uint32_t count = takers.count;
+  Candidates candidates(state, std::move(takers));
+  if (count == 1) {
+    candidates.each([&](WorkerId worker) { choice.worker = worker; });
+    choice.reasoning.why = Why::kOnlyWorkerAvailable;
+    if (state.policy().context_reuse) choice.reasoning.reuse_hits = candidates.keep_best_hits(wants.holders);
+  } else if (choice.queued) {
+    choice.worker = least_loaded(state, candidates);
+    choice.reasoning.why = Why::kLeastLoaded;
+    choice.reasoning.queue_depth = state.at(choice.worker).depth();
+  } else if (!by_locality(state, id, candidates, choice)) {
+    by_selection(state, id, shape, wants, candidates, choice);
+  }
+}
+
 }  // namespace
 
 std::int64_t lambda_of(const Policy& policy, Category category) {
@@ -414,23 +435,18 @@ Choice choose_worker(const State& state, TaskId id) {
   const std::uint32_t count = takers.count;
   ROTA_ASSERT(count > 0, "an open shape");
   const Preference wants = preference_of(state, id);
-  Candidates candidates(state, std::move(takers));
-  if (count == 1) {
-    candidates.each([&](WorkerId worker) { choice.worker = worker; });
-    choice.reasoning.why = Why::kOnlyWorkerAvailable;
-  } else if (choice.queued) {
-    choice.worker = least_loaded(state, candidates);
-    choice.reasoning.why = Why::kLeastLoaded;
-    choice.reasoning.queue_depth = state.at(choice.worker).depth();
-  } else if (!by_locality(state, id, candidates, choice)) {
-    by_selection(state, id, shape, wants, candidates, choice);
+  if (!takers.only.is_none() && wants.holders.empty()) {
+    choice.worker = takers.only;
+  } else {
+    among(state, id, shape, wants, std::move(takers), choice);
   }
-  if (count == 1 && state.policy().context_reuse)
-    choice.reasoning.reuse_hits = candidates.keep_best_hits(wants.holders);
   add_score(state, wants.category, choice);
   add_times(state, id, choice);
-  if (!shape.key.only.is_none()) choice.reasoning.why = Why::kSticky;
-  if (!shape.key.pinned.empty() || !bound_worker(state, shape.key).is_none()) choice.reasoning.why = Why::kPinned;
+  // Only in modes without bindings are tasks sticky.
+  if (shape.one_worker) {
+    const bool sticky = !shape.key.only.is_none() && shape.key.pinned.empty();
+    choice.reasoning.why = sticky ? Why::kSticky : Why::kPinned;
+  }
   choice.reasoning.candidates = count;
   const Worker& worker = state.at(choice.worker);
   if (!choice.queued && shape.key.needs.gpu.count > 0) {

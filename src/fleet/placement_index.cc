@@ -42,6 +42,16 @@ bool leaves_reserved_room(const State& state, const Worker& worker, const ShapeK
   return PlacementIndex::keeps_room(state, worker, key.needs, std::move(used), key.reserves);
 }
 
+bool queue_open(const State& state, const Worker& worker) {
+  const Policy& policy = state.policy();
+  return worker.queue_open(policy.max_queue_per_worker, policy.queue_most_ms * graph::kNsPerMs);
+}
+
+// The cores that a task may need at most that the worker, which takes tasks, starts or queues now.
+std::int64_t cpu_to_give(const State& state, const Worker& worker) {
+  return worker.spec.resources.cpu_millis - (queue_open(state, worker) ? 0 : worker.used.cpu_millis);
+}
+
 // docs/brain.md, "Score": thousandths of a core, with other hardware converted to cores.
 std::int64_t throughput_of(const WorkerSpec& spec) {
   std::int64_t sum = spec.resources.cpu_millis + spec.resources.memory_bytes / kGiB * 125;
@@ -162,12 +172,18 @@ void PlacementIndex::init_fit(Shape& shape, std::uint32_t number) const {
 
 bool PlacementIndex::permits(const State& state, const Shape& shape, const Worker& worker) {
   const ShapeKey& key = shape.key;
-  // A bound type is a shape for one worker: the owner need not be looked up for each worker.
-  const bool belongs_to_nobody = !shape.one_worker && dispatch_rules(state).binding == Binding::kType;
-  return shape.fits[worker.kind].possible && (key.only.is_none() || key.only == worker.id) &&
-         (key.pinned.empty() || key.pinned == worker.spec.name) &&
-         (!shape.spare_excluded || !std::binary_search(key.excluded.begin(), key.excluded.end(), worker.id)) &&
-         (belongs_to_nobody || could_take(state, key, worker));
+  if (!shape.fits[worker.kind].possible) return false;
+  if (shape.spare_excluded && std::binary_search(key.excluded.begin(), key.excluded.end(), worker.id)) return false;
+  const Binding binding = dispatch_rules(state).binding;
+  if (binding == Binding::kNone && !shape.one_worker) return true;
+  if (!key.only.is_none() || !key.pinned.empty()) {
+    return (key.only.is_none() || key.only == worker.id) && (key.pinned.empty() || key.pinned == worker.spec.name) &&
+           could_take(state, key, worker);
+  }
+  // The home of a bound shape is where it is bound, and a type that is not bound belongs to nobody: neither need be
+  // looked up.
+  if (shape.bound()) return shape.home == worker.id;
+  return binding == Binding::kType || could_take(state, key, worker);
 }
 
 bool PlacementIndex::keeps_room(const State& state, const Worker& worker, const ResourceRequest& by, ResourceUse used,
@@ -210,11 +226,9 @@ PlacementIndex::Taking PlacementIndex::could_take_now(const State& state, const 
   const bool fits = worker.queued == 0 &&
                     (key.needs.gpu.count == 0 ? have.Amounts::fits(key.needs, worker.used)
                                               : have.fits(key.needs, worker.used, shape.fits[worker.kind].devices));
-  const bool open =
-      key.gang == 0 && worker.reserved.empty() &&
-      worker.queue_open(state.policy().max_queue_per_worker, state.policy().queue_most_ms * graph::kNsPerMs);
+  const bool open = key.gang == 0 && worker.reserved.empty() && queue_open(state, worker);
   if ((!fits && !open) || !permitted()) return {};
-  const bool start = fits && leaves_reserved_room(state, worker, key);
+  const bool start = fits && (worker.reserved.empty() || leaves_reserved_room(state, worker, key));
   return {start, !start && open};
 }
 
@@ -236,8 +250,7 @@ Room PlacementIndex::room_at(const State& state, const Worker& worker) {
   if (!worker.takes_tasks()) return {-1, -1, -1};
   if (dispatch_rules(state).one_task_per_worker) return kAnyRoom;
   const Resources& have = worker.spec.resources;
-  const Policy& policy = state.policy();
-  if (worker.queue_open(policy.max_queue_per_worker, policy.queue_most_ms * graph::kNsPerMs)) {
+  if (queue_open(state, worker)) {
     return {have.cpu_millis, have.memory_bytes, static_cast<std::int64_t>(have.gpus.size())};
   }
   return {have.cpu_millis - worker.used.cpu_millis, have.memory_bytes - worker.used.memory_bytes,
@@ -261,9 +274,9 @@ void PlacementIndex::update_worker(const State& state, const Worker& worker) {
     touched_.push_back(worker.id);
   }
   if (to_offer_.empty() || to_offer_.back() != worker.id) to_offer_.push_back(worker.id);
-  const Room room = room_at(state, worker);
-  const bool has_room = dispatch_rules(state).one_task_per_worker ? worker.takes_tasks() && worker.executions.empty()
-                                                                  : room.cpu_millis > 0;
+  const bool has_room =
+      worker.takes_tasks() &&
+      (dispatch_rules(state).one_task_per_worker ? worker.executions.empty() : cpu_to_give(state, worker) > 0);
   if (const std::uint64_t bit = 1ULL << at % 64; ((with_room_[at / 64] & bit) != 0) != has_room) {
     with_room_[at / 64] ^= bit;
     with_room_count_ += has_room ? 1 : ~std::size_t{0};
@@ -314,7 +327,7 @@ Takers PlacementIndex::takers(const State& state, ShapeRef ref) const {
     const Taking taking = worker == nullptr ? Taking() : could_take_now(state, shape, *worker);
     found.queued = !taking.start;
     if (!taking.start && !taking.queue) return found;
-    found.words.push_back({worker->kind, worker->slot / 64, 1ULL << worker->slot % 64});
+    found.only = worker->id;
     found.count = 1;
     return found;
   }
@@ -399,7 +412,7 @@ void PlacementIndex::close(ShapeRef ref) {
   shapes_[last]->open_at = shape.open_at;
   open_.pop_back();
   shape.open_at = kNoShape;
-  shape.fresh = false;
+  shape.fresh = shape.offered = false;
   to_offer_.insert(to_offer_.end(), shape.waiting_workers.begin(), shape.waiting_workers.end());
   shape.waiting_workers.clear();
 }

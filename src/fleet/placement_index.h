@@ -31,6 +31,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/hash.h"
@@ -149,8 +150,12 @@ struct Shape {
   OrderTree order{};                        // Of the classes.
   std::uint32_t open_at = kNoShape;         // In the list of shapes to look at.
   bool fresh = false;                       // Any worker may be able to take its tasks, not only those that changed.
+  bool offered = false;                     // offer_workers() has just found a worker that takes one of its tasks.
   std::vector<WorkerId> waiting_workers{};  // Workers whose first choice it was, while it is in that list.
   std::int64_t grace_ns = 0;                // When its grace timer is due; 0: none is set.
+
+  // The dispatch mode has bound it to `home`. False also if its tasks can go to one worker only for another reason.
+  [[nodiscard]] bool bound() const { return one_worker && key.only.is_none() && key.pinned.empty(); }
 };
 
 // Some workers of one kind, as bits.
@@ -160,9 +165,10 @@ struct WorkerWord {
   std::uint64_t bits = 0;
 };
 // The workers that could take a task of a shape now: those that could start it, or, if there are none, those that have
-// room in their queues. By kind and word.
+// room in their queues.
 struct Takers {
-  std::vector<WorkerWord> words{};
+  WorkerId only{};                  // The one worker that was looked at; then there are no words.
+  std::vector<WorkerWord> words{};  // By kind and word.
   std::uint32_t count = 0;
   bool queued = false;
 };
@@ -175,6 +181,10 @@ class PlacementIndex {
   // The workers that could take a task of the shape now. REQUIRES: it is ready, in the list of open shapes or a gang.
   [[nodiscard]] Takers takers(const State& state, ShapeRef ref) const;
   [[nodiscard]] bool has_takers(const State& state, ShapeRef ref) const;
+  // The same right after offer_workers(), which has found a taker of some shapes already.
+  [[nodiscard]] bool has_takers_after_offer(const State& state, ShapeRef ref) {
+    return std::exchange(shapes_[ref]->offered, false) || has_takers(state, ref);
+  }
   // True if some worker could take a task of the shape now. Looks at all: for explanations and tests.
   [[nodiscard]] static bool any_could_take(const State& state, const Shape& shape);
   // Shapes with ready tasks that may have become startable since the last record. place() empties the list.
@@ -201,6 +211,7 @@ class PlacementIndex {
         const OrderTree::Item* item = first_of(state, tree, room, nullptr, accept);
         if (item == nullptr) return;
         open(item->shape, false);
+        shapes_[item->shape]->offered = true;
         shapes_[item->shape]->waiting_workers.push_back(id);
       };
       // A worker that belongs to a workflow takes nothing of others, and the classes of its own workflow are at home.

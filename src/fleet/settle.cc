@@ -120,6 +120,7 @@ bool Decision::over_limit(const User& user, const ShapeKey& key, std::int64_t ta
 // A ready task is bound to a worker that can never run it, and another one can: the binding is released (B-7).
 bool Decision::unbind() {
   PlacementIndex& index = state_.placement();
+  if (index.to_unbind().empty()) return false;
   const bool workflows = dispatch_rules(state_).binding == Binding::kWorkflow;
   // Sorted: the order of the list depends on the history of the process.
   std::set<std::pair<WorkflowId, std::string>> bindings;
@@ -170,7 +171,7 @@ const OrderTree::Item* Decision::first_open() {
       const Shape& shape = index.shape(ref);
       const OrderTree::Item* item =
           index.first_in(state_, shape, [&](const OrderTree::Item& each) { return !limited(each); });
-      if (item == nullptr || !index.has_takers(state_, ref)) {
+      if (item == nullptr || !index.has_takers_after_offer(state_, ref)) {
         index.close(ref);
         continue;
       }

@@ -245,7 +245,7 @@ Result<State> State::decode(std::string_view bytes) {
       state.fleet_used_.add(execution.fleet);
       for (const TaskId member : execution.members) {
         if (state.find(member) == nullptr) return damaged("an execution has a task that does not exist");
-        state.users_[state.at(member.workflow()).user].used.add(execution.counted());
+        execution.count_in(state.users_[state.at(member.workflow()).user].used);
       }
     }
   }

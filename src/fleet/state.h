@@ -205,11 +205,14 @@ struct Execution {
   std::int64_t expected_ns = 0;
   ROTA_FIELDS(lead, members, held, fleet, queued, merged, expected_ns)
 
-  // What each of its members counts for in the quota of its user.
-  [[nodiscard]] ResourceUse counted() const {
-    ResourceUse use = held;
-    if (!fleet.named.empty()) use.Amounts::add(fleet);
-    return use;
+  // Each of its members counts in the quota of its user for what the execution holds of its worker and of the fleet.
+  void count_in(FleetUse& used) const {
+    used.add(held);
+    if (!fleet.named.empty()) used.Amounts::add(fleet);
+  }
+  void count_out(FleetUse& used) const {
+    used.subtract(held);
+    if (!fleet.named.empty()) used.Amounts::subtract(fleet);
   }
   [[nodiscard]] bool has(TaskId task) const { return std::find(members.begin(), members.end(), task) != members.end(); }
 };

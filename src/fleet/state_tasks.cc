@@ -54,7 +54,7 @@ void State::on(const TaskAssigned& e, const Command&) {
     reserve(workflow, task, WorkerId());
     placement_.remove(*this, workflow, task);
     move(workflow, task, TaskState::kRunning);
-    users_[workflow.user].used.add(execution.counted());
+    execution.count_in(users_[workflow.user].used);
     task.attempt = attempt;
     task.worker = e.worker;
     task.at_worker = e.queued;
@@ -69,13 +69,14 @@ void State::on(const TaskAssigned& e, const Command&) {
   };
   const TaskTemplate& use = lead_workflow.template_of(lead_workflow.tasks[e.task.index()]);
   const Task& lead = lead_workflow.tasks[e.task.index()];
+  const bool was_bound = placement_.shape(lead.shape).bound();
   execution.lead = e.task;
   execution.members.push_back(e.task);
   for (const AttemptId& member : e.members) execution.members.push_back(member.task);
   static_cast<Amounts&>(execution.held) = use.needs;
   if (lead.extra != nullptr && lead.extra->memory_bytes > 0) execution.held.memory_bytes = lead.extra->memory_bytes;
   execution.fleet = take_fleet_names(policy(), execution.held);
-  fleet_used_.add(execution.fleet);
+  if (!execution.fleet.named.empty()) fleet_used_.add(execution.fleet);
   execution.held.gpus = use.needs.gpu.count;
   execution.queued = e.queued;
   execution.merged = !e.members.empty();
@@ -102,11 +103,9 @@ void State::on(const TaskAssigned& e, const Command&) {
     edit(e.task.workflow()).bound = e.worker;
     worker.owner = e.task.workflow();
     placement_.update_workflow(*this, e.task.workflow());
-  } else if (binding == Binding::kType) {
-    if (!globals_.type_owner.contains(use.spec.type)) {
-      bind_type(use.spec.type, e.worker);
-      placement_.update_type(*this, use.spec.type);
-    }
+  } else if (binding == Binding::kType && !was_bound && !globals_.type_owner.contains(use.spec.type)) {
+    bind_type(use.spec.type, e.worker);
+    placement_.update_type(*this, use.spec.type);
   }
   placement_.update_worker(*this, worker);
   placement_.set_recall_timer(*this, worker);
@@ -142,7 +141,7 @@ void State::leave_execution(Workflow& workflow, Task& task) {
     worker.execution_set.remove(hash_fields(*found));
   }
   std::erase(found->members, id);
-  users_[workflow.user].used.subtract(found->counted());
+  found->count_out(users_[workflow.user].used);
   if (!users_[workflow.user].limits.limits_nothing()) placement_.limits_changed(workflow.user);
   task.stopping = task.at_worker = false;
   if (task.stop == StopReason::kRecall) task.stop = StopReason::kCancel;
@@ -152,8 +151,10 @@ void State::leave_execution(Workflow& workflow, Task& task) {
     if (!worker.reserved.empty()) placement_.update_worker(*this, worker);
     return;
   }
-  fleet_used_.subtract(found->fleet);
-  if (!found->fleet.named.empty()) placement_.fleet_resources_changed();
+  if (!found->fleet.named.empty()) {
+    fleet_used_.subtract(found->fleet);
+    placement_.fleet_resources_changed();
+  }
   if (found->queued) {
     --worker.queued;
     worker.queued_ns -= found->expected_ns;

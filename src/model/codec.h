@@ -26,6 +26,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -94,7 +95,9 @@ class BasicEncoder {
   explicit BasicEncoder(Sink& sink) noexcept : sink_(sink) {}
   BasicEncoder(const BasicEncoder&) = delete;
   BasicEncoder& operator=(const BasicEncoder&) = delete;
-  ~BasicEncoder() { flush(); }
+  ~BasicEncoder() {
+    if (size_ > 0) flush();
+  }
 
   template <class T>
   void add(const T& value) {
@@ -114,7 +117,7 @@ class BasicEncoder {
       half(value.low);
     } else if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, std::string_view>) {
       number(value.size());
-      raw(value);
+      if (!value.empty()) raw(value);
     } else if constexpr (detail::is_vector<T>) {
       number(value.size());
       for (const auto& element : value) add(element);
@@ -144,7 +147,8 @@ class BasicEncoder {
     size_ += bytes.size();
   }
 
-  void flush() {
+  // Not inlined: nearly every field asks whether there is room.
+  [[gnu::noinline]] void flush() {
     if (size_ > 0) sink_.append(buffer_.data(), size_);
     size_ = 0;
   }
@@ -161,21 +165,34 @@ class BasicEncoder {
     if (kBytes - size_ < kMostPiece) [[unlikely]]
       flush();
   }
-  void byte(std::uint8_t value) {
+  [[gnu::always_inline]] void byte(std::uint8_t value) {
     room();
     buffer_[size_++] = static_cast<char>(value);
   }
-  void number(std::uint64_t value) {
+  // Most numbers of a record are small.
+  [[gnu::always_inline]] void number(std::uint64_t value) {
+    if (value < 0x80) [[likely]] {
+      byte(static_cast<std::uint8_t>(value));
+    } else {
+      long_number(value);
+    }
+  }
+  // The place is kept in a variable: for all that the compiler knows, a byte that is stored might be size_ itself.
+  [[gnu::noinline]] void long_number(std::uint64_t value) {
     room();
+    char* at = buffer_.data() + size_;
     while (value >= 0x80) {
-      buffer_[size_++] = static_cast<char>(value | 0x80);
+      *at++ = static_cast<char>(value | 0x80);
       value >>= 7;
     }
-    buffer_[size_++] = static_cast<char>(value);
+    *at++ = static_cast<char>(value);
+    size_ = static_cast<std::size_t>(at - buffer_.data());
   }
   void half(std::uint64_t value) {
+    static_assert(std::endian::native == std::endian::little, "the bytes of `value` are the encoding");
     room();
-    for (int i = 0; i < 8; ++i) buffer_[size_++] = static_cast<char>(value >> (8 * i));
+    std::memcpy(buffer_.data() + size_, &value, sizeof value);
+    size_ += sizeof value;
   }
 
   Sink& sink_;

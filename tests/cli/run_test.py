@@ -122,6 +122,28 @@ class Run(RunCase):
         self.assertEqual({task["worker"] for task in report["tasks"]}, {"w-1", "w-2", "w-3"})
         self.assertGreaterEqual(report["cost_microdollars"], 3 * 300_000)
 
+    # B-8: workers register in the order of the file, which first_fit shows; it is neither that of their names nor reversed.
+    def test_workers_register_in_the_order_of_the_file(self):
+        self.write("fleet.yaml", "workers:\n" + "".join(f"  - {{name: {name}, cpu: 1, memory: 1GiB}}\n"
+                                                         for name in ("mid", "zeta", "alpha")))
+        self.write("w.yaml", stages("{name: a, run: echo 1}"))
+        done = self.rota("run", "w.yaml", "--workers", "fleet.yaml", "--json", env={"ORCHESTRATOR_WORKER_SELECTION": "first_fit"})
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual([task["worker"] for task in self.summary(done)["tasks"]], ["mid"])
+
+    # B-18: work that no worker of the file could ever run is reported before anything runs, by stage.
+    def test_a_stage_that_no_worker_could_run_is_reported_before(self):
+        self.write("fleet.yaml", "workers:\n  - {name: one, cpu: 1, memory: 1GiB}\n  - {name: two, cpu: 2, memory: 1GiB}\n")
+        self.write("w.yaml", stages("{name: small, run: echo x}",
+                                    "{name: large, run: echo x, resources: {hardware: {cpu: 3}}}"))
+        for command in (("validate", "w.yaml", "--workers", "fleet.yaml"),
+                        ("run", "w.yaml", "--workers", "fleet.yaml", "--dry-run")):
+            with self.subTest(command=command):
+                done = self.rota(*command)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                self.assertIn("stage 'large': cpu: 3 needed, 2 available (worker 'two' comes nearest)", done.stderr)
+                self.assertNotIn("'small'", done.stderr)
+
     def test_json_is_one_event_per_line(self):
         self.write("w.yaml", stages("{name: a, run: echo 1}"))
         done = self.rota("run", "w.yaml", "--json")

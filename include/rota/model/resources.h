@@ -163,7 +163,12 @@ struct FleetUse : Amounts {
   };
   // As a quota: the first limit that `used` and `more` together exceed, or nothing.
   [[nodiscard]] std::optional<Excess> exceeded(const FleetUse& used, const FleetUse& more) const;
-  [[nodiscard]] bool limits_nothing() const { return *this == FleetUse(); }
+  [[nodiscard]] bool limits_nothing() const {
+    for (const AmountKind& kind : kAmountKinds) {
+      if (this->*kind.member != 0) return false;
+    }
+    return gpus == 0 && tasks == 0 && named.empty();
+  }
 };
 
 // "2.5" (cores), "64 GiB", "3": an amount with its unit, for people.

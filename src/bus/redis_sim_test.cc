@@ -289,6 +289,32 @@ TEST(RedisSim, AWorkerHearsOfANewHost) {
   });
 }
 
+// Contract: U-1. Hosts that come and go and have nothing for a worker do not fill its inbox: it hears of each, and gets
+// the messages of the last one; also if a message waits for its acknowledgement meanwhile.
+TEST(RedisSim, ManyNewHostsLeaveRoomForMessages) {
+  const LogCapture quiet(LogLevel::kWarn);
+  fiber::Runtime runtime({.deterministic_seed = 12});
+  runtime.run([] {
+    FakeRedisHome home(3);
+    auto worker = home.connect("w").value();
+    exchange_messages(home.host(), *worker, "w", 0, 5);
+    ASSERT_TRUE(fiber::sleep_for(1s).ok());  // Everything is acknowledged.
+    const auto hear_of_host = [&](std::uint64_t process) {
+      replace_host(home, process);
+      EXPECT_EQ(worker->receive(kSoon).code(), ErrorCode::kUnavailable) << process;
+    };
+    for (std::uint64_t process = 100; process < 110; ++process) hear_of_host(process);
+    ASSERT_TRUE(home.host().send("w", assign_of(7)).ok());
+    const auto first = worker->receive(kSoon);
+    ASSERT_EQ(task_of(first->message), 7U);
+    hear_of_host(110);
+    ASSERT_TRUE(worker->acknowledge(first->id).ok());
+    for (std::uint64_t process = 111; process < 114; ++process) hear_of_host(process);
+    ASSERT_TRUE(home.host().send("w", assign_of(8)).ok());
+    EXPECT_EQ(task_of(worker->receive(kSoon)->message), 8U);
+  });
+}
+
 // Contract: U-1. Two processes have one name, and the host hears of both at once: the older one, which the host never
 // addressed, is told, and ends.
 TEST(RedisSim, AReplacedWorkerThatWasNeverAddressedIsTold) {

@@ -94,6 +94,7 @@ struct RedisWorkerEnd::Core : std::enable_shared_from_this<RedisWorkerEnd::Core>
   void watch_clock();
   Result<void> read_once(std::unique_ptr<net::RedisConnection>& connection, bool wait);
   Result<void> take_entry(const StreamEntry& entry);
+  void release_news();
   void end(std::string why);
   void close();
 };
@@ -300,6 +301,15 @@ Result<void> RedisWorkerEnd::Core::take_entry(const StreamEntry& entry) {
   return {};
 }
 
+// The receiver was told of another host by an error, which it cannot acknowledge: the news leaves the inbox when no
+// message before it is left there. Otherwise a few hosts that send this worker nothing would fill it for good.
+void RedisWorkerEnd::Core::release_news() {
+  while (!held.empty() && held.front().serial == 0) {
+    inbox.acknowledge(held.front().id);
+    held.pop_front();
+  }
+}
+
 void RedisWorkerEnd::Core::end(std::string why) {
   session.end(std::move(why));
   close();
@@ -334,6 +344,7 @@ Result<DeliveryToWorker> RedisWorkerEnd::receive(nanoseconds limit) {
   ROTA_TRY_ASSIGN(Queue<Core::Item>::Delivery delivery, receive_from(core_->inbox, core_->session, limit));
   core_->held.push_back({delivery.id, delivery.message.serial});
   if (delivery.message.serial == 0) {
+    core_->release_news();
     return Error{ErrorCode::kUnavailable, "another process of the host has taken over; it may not know this worker"};
   }
   return DeliveryToWorker{delivery.id, std::move(delivery.message.message)};
@@ -346,6 +357,7 @@ Result<void> RedisWorkerEnd::acknowledge(std::uint64_t id) {
     serial = std::max(serial, core_->held.front().serial);
     core_->held.pop_front();
   }
+  core_->release_news();
   if (serial == 0) return {};
   const sync::MutexLock lock(core_->mutex);
   core_->link.acknowledge(serial, fiber::now());

@@ -490,6 +490,7 @@ class State {
   void less_to_wait_for(Workflow& workflow, std::uint32_t stage);
   void link_done(Workflow& workflow, const Task& task);
   void ready_or_examined(Workflow& workflow, Task& task);
+  void ready_again(Workflow& workflow, Task& task);
   void start_waiting(Workflow& workflow, Task& task);
   void slots_changed(Workflow& workflow, const Task& task, bool used, bool uses);
   void fill_slots();

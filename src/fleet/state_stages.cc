@@ -97,6 +97,13 @@ void State::ready_or_examined(Workflow& workflow, Task& task) {
   slots_to_fill_.emplace(workflow.id, task.stage);
 }
 
+// An attempt of the task has ended, and the next one may begin. What had failed may have been retried while it ran, and
+// its `when` may not hold any more (Y-4): then it is examined again, and skipped.
+void State::ready_again(Workflow& workflow, Task& task) {
+  if (workflow.stages[task.stage].repeats && !workflow.applies(task.stage)) return ready_or_examined(workflow, task);
+  become_ready(workflow, task);
+}
+
 void State::start_waiting(Workflow& workflow, Task& task) {
   const Stage& spec = workflow.spec.stages[task.stage];
   const bool examine =

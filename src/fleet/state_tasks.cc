@@ -28,6 +28,7 @@ void State::on(const TaskReadied& e, const Command&) {
     task.extra->due_ns = 0;
     if (workflow.stages[task.stage].waits > 0 || workflow.waits_for_items(task)) return;
     if (workflow.spec.stages[task.stage].parallel > 0) return ready_or_examined(workflow, task);
+    return ready_again(workflow, task);
   }
   become_ready(workflow, task);
 }
@@ -280,7 +281,7 @@ void State::on(const TaskRequeued& e, const Command& cause) {
   move(workflow, task, TaskState::kQueued);
   // What it comes after may have been retried while it ran.
   const bool waits = workflow.stages[task.stage].waits > 0 || workflow.waits_for_items(task);
-  if (e.not_before_ns == 0 && !waits) become_ready(workflow, task);
+  if (e.not_before_ns == 0 && !waits) ready_again(workflow, task);
 }
 
 void State::on(const TaskCancelled& e, const Command& cause) {
@@ -315,14 +316,15 @@ void State::on(const TaskResumed& e, const Command&) {
   move(workflow, task, waits_again && task.paused_from == TaskState::kReady ? TaskState::kQueued : task.paused_from);
   if (task.state == TaskState::kReady) {
     placement_.push(*this, workflow, task);
-  } else if (task.state == TaskState::kQueued && workflow.stages[task.stage].waits == 0 &&
-             !workflow.waits_for_items(task)) {
+  } else if (task.state == TaskState::kQueued) {
+    // Its timer may have rung while it was paused. It needs one even if it waits for others, too: whoever finds these
+    // ended leaves a task alone whose backoff is not over.
     if (task.due_ns() > time_ns()) {
       placement_.set_timer({task.due_ns(), Timer::Kind::kBackoff, e.task.value()});
-    } else {
-      if (task.extra != nullptr) task.extra->due_ns = 0;
-      ready_or_examined(workflow, task);
+      return;
     }
+    if (task.extra != nullptr) task.extra->due_ns = 0;
+    if (workflow.stages[task.stage].waits == 0 && !workflow.waits_for_items(task)) ready_or_examined(workflow, task);
   }
 }
 

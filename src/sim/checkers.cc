@@ -20,7 +20,6 @@ using model::AttemptId;
 using model::TaskId;
 
 constexpr std::chrono::milliseconds kAcknowledgedWithin{500};  // Without faults.
-constexpr std::chrono::seconds kLateWithin{3};                 // A copy of a message arrives at most so much later.
 
 std::string text_of(const AttemptId& id) {
   return id.task.to_string() + " attempt " + std::to_string(id.attempt.value());
@@ -436,10 +435,10 @@ void Judge::check_acknowledged() {
 }
 
 // The first worker lives after the faults, and its heartbeats arrive: no host gives it up. A late copy of a
-// registration of an earlier life may still displace it, once, until a TTL has passed.
+// registration of an earlier life may still displace it, until a TTL has passed.
 void Judge::check_given_up() {
   const nanoseconds heard =
-      std::max(witness_.faults_ended + kLateWithin, witness_.host_started) + 2 * witness_.heartbeat;
+      std::max({witness_.faults_ended, witness_.late_registration, witness_.host_started}) + 2 * witness_.heartbeat;
   for (const StoredRecord& stored : witness_.log) {
     const auto* lost = std::get_if<fleet::WorkerLost>(&stored.record.command);
     if (lost == nullptr || lost->worker != witness_.workers.front().name) continue;
@@ -452,12 +451,17 @@ void Judge::check_given_up() {
 // What runs although its attempt no longer counts is stopped: a worker that was given up is asked what it runs as soon
 // as it is heard again, and told to stop what is not wanted. It may take two heartbeats. An assignment that arrives
 // only after its attempt was given up may miss that question; it is stopped when its worker reports that it has
-// started.
+// started. A worker that a late copy of a registration of an earlier life has displaced is asked after a TTL.
 void Judge::check_stale() {
+  nanoseconds all_heard = std::max(witness_.faults_ended, witness_.host_started);
+  if (witness_.late_registration.count() > 0) {
+    all_heard =
+        std::max(all_heard, std::max(witness_.late_registration, witness_.host_started) + witness_.heartbeat_ttl);
+  }
   for (const Execution& execution : witness_.executions) {
     std::vector<AttemptId> ids = execution.members;
     if (ids.empty()) ids.push_back(execution.id);
-    nanoseconds over = std::max({witness_.faults_ended, witness_.host_started, execution.started});
+    nanoseconds over = std::max(all_heard, execution.started);
     bool counts = false;
     for (const AttemptId& id : ids) {
       const auto facts = attempts_.find(id);

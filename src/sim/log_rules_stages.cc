@@ -63,7 +63,10 @@ void LogRules::check_needs(TaskId id, const std::string& name) {
 void LogRules::check_skip(TaskId id) {
   const TaskFacts* facts = find(id);
   if (facts == nullptr || !use_of(id).condition.empty()) return;
-  if (applies(workflows_.at(id.workflow()), facts->stage)) {
+  const WorkflowFacts& workflow = workflows_.at(id.workflow());
+  const model::Stage& own = workflow.spec.stages[facts->stage];
+  if (own.fan_out && own.items.empty() && items_now(workflow, facts->stage).empty()) return;  // Over nothing.
+  if (applies(workflow, facts->stage)) {
     broken("when", id.to_string() + " is skipped although the `when` of its stage holds");
   }
 }
@@ -114,10 +117,11 @@ void LogRules::reopen(WorkflowFacts& workflow, const fleet::Record& record) {
 }
 
 // The items of a fan-out over the results of a stage with several tasks, as draw_scenario() draws it: one for each, and
-// null for a task that has no result.
+// null for a task that has no result; with a second list, which is empty, none.
 std::vector<std::string> LogRules::items_now(const WorkflowFacts& workflow, std::uint32_t stage) {
   const model::MatrixList& list = workflow.spec.stages[stage].fan_out->lists.front();
   std::vector<std::string> items;
+  if (workflow.spec.stages[stage].fan_out->lists.size() > 1) return items;  // The second list is empty.
   for (std::uint32_t s = 0; s < workflow.spec.stages.size(); ++s) {
     if (list.values != "${" + workflow.spec.stages[s].name + ".result}") continue;
     for (const std::uint32_t t : workflow.plan.of_stage[s]) {
@@ -137,7 +141,7 @@ void LogRules::expand(const fleet::StageExpanded& event) {
   const TaskId first(event.workflow, workflow.plan.of_stage[event.stage].front());
   if (!stage.fan_out || !stage.items.empty()) return broken("fan_out", stage.name + " is expanded, and has its items");
   check_needs(first, stage.name);
-  if (items_now(workflow, event.stage) != event.items) {
+  if (event.items.empty() || items_now(workflow, event.stage) != event.items) {
     broken("fan_out", first.to_string() + " is expanded to other items than the results are");
   }
   stage.items = event.items;

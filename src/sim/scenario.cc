@@ -236,6 +236,7 @@ void add_fan_outs(Scenario& scenario) {
         const bool needed = std::find(stage.needs.begin(), stage.needs.end(), of) != stage.needs.end();
         if (source.items.size() < 2 || (!needed && (!stage.finally || source.finally))) continue;
         stage.fan_out.emplace().lists.push_back({"x", "${" + source.name + ".result}"});
+        if (draw(scenario.seed, "fan out over nothing", w, s) % 8 == 0) stage.fan_out->lists.push_back({"y", "[]"});
         if (draw(scenario.seed, "fan out in turn", w, s) % 4 == 0) stage.parallel = 2;
         // Half of them run whatever the results are, and a client retries what has failed.
         if (draw(scenario.seed, "fan out always", w, s) % 2 == 0) break;

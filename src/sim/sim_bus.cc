@@ -13,6 +13,7 @@ namespace rota::sim {
 namespace {
 constexpr nanoseconds kErrorAfter = std::chrono::milliseconds(5);  // Before a call fails because of an outage.
 constexpr std::uint64_t kStallMostMs = 5000;
+constexpr std::int64_t kLatePermille = 500;  // Of the messages that a dead host has left behind.
 
 // Wakes a worker that waits for a message when the bus was restarted. No host sends it.
 bool is_sentinel(const model::ToWorker& message) {
@@ -215,12 +216,15 @@ void SimBus::carry(Pipe<T>& pipe, const std::function<void(T)>& deliver) {
   const auto again_later = [&](const Item<T>& item) {
     const nanoseconds later = std::chrono::milliseconds(draw_now("duplicate after") % 3000);
     // A task of its own, so that the copy arrives after messages that were sent later.
-    nursery_.launch([&pipe, copy = item.message, number = item.number, later, deliver]() mutable {
+    nursery_.launch([this, &pipe, copy = item.message, number = item.number, later, deliver]() mutable {
       if (!fiber::sleep_for(later).ok()) return;
       try {
         pipe.open.wait();
         if (number <= pipe.lost) return;
         ROTA_SOMETIMES("bus: a message arrives twice, or late");
+        if constexpr (std::is_same_v<T, model::FromWorker>) {
+          if (std::holds_alternative<model::Register>(copy)) witness_.late_registration = fiber::now();
+        }
         deliver(std::move(copy));
       } catch (const fiber::Cancelled&) {
       }
@@ -240,11 +244,23 @@ void SimBus::carry(Pipe<T>& pipe, const std::function<void(T)>& deliver) {
                                                             item->number < lost->second.second) {
         ROTA_SOMETIMES("bus: a message is lost with its sender");
         // Or it was only slow: it arrives when the next host has long been speaking, and must not count any more.
-        if (std::is_same_v<T, model::ToWorker> && chance("late", noise_.duplicate_permille)) again_later(*item);
+        if (std::is_same_v<T, model::ToWorker> && noise_.duplicate_permille > 0 && chance("late", kLatePermille)) {
+          if (chance("overtaken", 500)) {
+            pipe.overtaken.push_back(std::move(*item));
+          } else {
+            again_later(*item);
+          }
+        }
         continue;
       }
       if (chance("duplicate", noise_.duplicate_permille)) again_later(*item);
       deliver(std::move(item->message));
+      if (pipe.overtaken.empty() || pipe.overtaken.front().sender == item->sender) continue;
+      for (Item<T>& late : std::exchange(pipe.overtaken, {})) {
+        if (late.number <= pipe.lost) continue;
+        ROTA_SOMETIMES("bus: a message of a dead host is overtaken by the next host's");
+        deliver(std::move(late.message));
+      }
     }
   } catch (const fiber::Cancelled&) {
   }

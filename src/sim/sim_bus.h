@@ -7,7 +7,7 @@
 // The faults are those that bus.h allows. A live sender's messages arrive at least once and, the first time, in order.
 // A message may arrive a second time, later. A send may return an error, and then the message arrives or not. When a
 // process dies, a drawn part of what it has sent and what has not arrived yet is lost, or, of a host, arrives much
-// later. While its bus is unreachable, a process gets errors.
+// later, or just after the first message of the next host. While its bus is unreachable, a process gets errors.
 //
 // Thread safety: none; a simulation has one thread.
 #pragma once
@@ -69,6 +69,7 @@ class SimBus final : public Transport {
     nanoseconds last_due{0};
     std::uint64_t blocks = 0;
     fiber::Event open{true};
+    std::vector<Item<T>> overtaken{};  // Of a host that is dead: they arrive after the first message of the next one.
   };
   struct Link {
     explicit Link(std::size_t capacity) : to_worker(capacity), to_host(capacity) {}

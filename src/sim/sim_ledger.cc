@@ -25,6 +25,19 @@ void SimDisk::store(const ledger::RecordBytes& record, std::uint64_t life) {
   }
 }
 
+void SimDisk::pass(nanoseconds time) {
+  if (healed_) {
+    (void)fiber::sleep_for(time);
+  } else {
+    (void)hurry_.wait_for(time);
+  }
+}
+
+void SimDisk::heal() {
+  healed_ = true;
+  hurry_.set();
+}
+
 Result<void> SimLedger::usable() const {
   if (dead_) return ErrorCode::kClosed;
   return failure_;
@@ -52,7 +65,7 @@ void SimLedger::write_all() {
         ROTA_SOMETIMES("disk: slow sync");
         sync_us *= 100;
       }
-      if (!fiber::sleep_for(std::chrono::microseconds(sync_us)).ok()) return;
+      disk_.pass(std::chrono::microseconds(sync_us));
       if (dead_) return;
       const bool fails = std::exchange(break_next_, false) ||
                          draw_now("sync error") % 10'000 < static_cast<std::uint64_t>(noise.sync_error_per_10000);

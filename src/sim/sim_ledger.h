@@ -31,7 +31,9 @@ class SimDisk {
   [[nodiscard]] ledger::MemoryLedger& durable() { return *durable_; }
   // Stores a record for good.
   void store(const ledger::RecordBytes& record, std::uint64_t life);
-  // Notes what the network needs to know of a record.
+  // Lets the time of a sync pass. A slow one that is under way when the faults end is over at once.
+  void pass(nanoseconds time);
+  void heal();
   // Called with each record that becomes durable.
   std::function<void(const fleet::Record&)> on_record{};
   [[nodiscard]] std::uint64_t seed() const { return seed_; }
@@ -42,6 +44,8 @@ class SimDisk {
   Witness& witness_;
   std::unique_ptr<ledger::MemoryLedger> durable_ = std::make_unique<ledger::MemoryLedger>();
   std::uint64_t draws_ = 0;
+  bool healed_ = false;
+  fiber::Event hurry_;  // Set by heal().
 };
 
 // The ledger of one life of a host, as the world sees it.

@@ -50,7 +50,7 @@ std::string describe(const SweepResult& result) {
 // S-1, S-2: a number of seeds; every rule holds, and one run in a hundred is repeated to the byte.
 TEST(Simulator, SeedsHold) {
   SweepOptions options;
-  options.seeds = seeds_of("ROTA_SIM_SEEDS", has_mutants() ? 800 : 20);  // A sanitizer's build is slow.
+  options.seeds = seeds_of("ROTA_SIM_SEEDS", has_mutants() ? 2000 : 20);  // A sanitizer's build is slow.
   options.processes = 2;
   options.failures_most = 3;
   options.twice_every = 100;
@@ -69,7 +69,7 @@ TEST(Simulator, SeedsHold) {
 TEST(Simulator, SeedsOverRedisAndOnEtcdHold) {
   for (const bool redis : {true, false}) {
     SweepOptions options;
-    options.seeds = seeds_of("ROTA_SIM_SEEDS", has_mutants() ? 400 : 40) / 20;
+    options.seeds = seeds_of("ROTA_SIM_SEEDS", has_mutants() ? 2000 : 40) / 20;
     options.processes = 2;
     options.twice_every = 10;
     options.size.redis = redis;
@@ -193,18 +193,18 @@ TEST(Mutants, TheTableIsComplete) {
   EXPECT_EQ(in_table, in_sources);
 }
 
-// S-2: the simulator catches mutants within 1,000 seeds: here those that it finds quickly; all: ./dev sim --mutants.
-// The runs are the same each time, so this cannot flicker.
-TEST(Mutants, TheQuickOnesAreCaught) {
+// S-2: the simulator catches mutants within 1,000 seeds: all but those that are known to survive. `./dev sim --mutants`
+// does the same from three starts. The runs are the same each time, so this cannot flicker.
+TEST(Mutants, AreCaught) {
   if (!has_mutants()) GTEST_SKIP() << "the build of a sanitizer has no mutants";
   for (const MutantRow& row : mutant_table()) {
-    if (row.seeds == 0 || row.seeds > 60) continue;
+    if (row.seeds == 0) continue;
     SweepOptions options;
     options.seeds = 1000;
     options.processes = 2;
     options.mutant = row.name;
     options.twice_every = 0;
-    options.seed_within = std::chrono::seconds(20);
+    options.seed_within = std::chrono::seconds(5);  // A mutant may make a run endless: that is caught, too.
     EXPECT_FALSE(sweep(options).failures.empty()) << row.name << " survives " << options.seeds << " seeds";
   }
 }

@@ -109,6 +109,7 @@ struct Witness {
   nanoseconds settle{0};                // After the faults, the network needs so long to notice what is broken.
   nanoseconds host_started{0};          // The last life of the host.
   nanoseconds faults_ended{0};
+  nanoseconds late_registration{0};  // When the last late copy of a registration arrived.
   nanoseconds ended{0};
   bool all_ended = false;  // Every workflow ended before the limit.
   nanoseconds all_ended_at{0};

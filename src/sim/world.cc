@@ -236,6 +236,7 @@ void World::calm_down() {
   crash_in_.fill(0);
   clock_off_ms_ = 0;
   bus_->heal();
+  disk_.heal();
   if (etcd_ != nullptr) etcd_->heal();
   if (host_ != nullptr) host_->peer->unreachable = 0;
   for (std::size_t i = 0; i < places_.size(); ++i) {

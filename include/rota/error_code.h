@@ -30,7 +30,7 @@
   X(Closed, 12, 410, 4, "the other side, or the object itself, is closed")                                  \
   X(WouldBlock, 13, 503, 8, "it cannot be done now without waiting")                                        \
   X(Unavailable, 14, 503, 8, "a required service does not respond")                                         \
-  X(NotLeader, 15, 421, 8, "another host is the leader; send the request there")                            \
+  X(NotLeader, 15, 503, 8, "another host is the leader; send the request there")                            \
   X(Unauthenticated, 16, 401, 9, "no valid token was given")                                                \
   X(PermissionDenied, 17, 403, 9, "the token's role does not allow this")                                   \
   X(ResourceExhausted, 18, 429, 5, "a quota or a resource of the machine is used up")                       \

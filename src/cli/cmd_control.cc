@@ -31,12 +31,7 @@ Result<model::TaskId> task_called(const std::string& target, const std::string& 
   if (const std::optional<model::TaskId> id = model::TaskId::parse(name)) return *id;
   ROTA_TRY_ASSIGN(const Place place, find_place(target));
   ROTA_TRY_ASSIGN(const std::unique_ptr<LogSource> log, LogSource::open(place.log));
-  ROTA_TRY_ASSIGN(fleet::Brain brain, log->begin());
-  for (;;) {
-    ROTA_TRY_ASSIGN(const fleet::Record* record, log->next());
-    if (record == nullptr) break;
-    ROTA_TRY(brain.apply(*record));
-  }
+  ROTA_TRY_ASSIGN(const fleet::Brain brain, log->read_all());
   return fleet::find_task(brain.state(), name);
 }
 

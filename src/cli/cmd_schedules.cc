@@ -6,12 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/json_text.h"
-#include "cli/control_client.h"
 #include "cli/log_source.h"
+#include "cli/named_control.h"
 #include "cli/output.h"
 #include "cli/places.h"
-#include "cli/remote_host.h"
 #include "cli/subcommands.h"
 #include "fleet/brain.h"
 #include "fleet/state.h"
@@ -24,12 +22,6 @@ namespace rota::cli {
 namespace {
 
 constexpr std::size_t kShownFirings = 3;
-
-struct SchedulesOptions {
-  std::string first;  // WHERE, "list", or what is done with the schedule.
-  std::string name;
-  std::string host;
-};
 
 ScheduleLine line_of(const fleet::State& state, const fleet::Schedule& schedule, std::int64_t now_ns) {
   ScheduleLine line;
@@ -58,12 +50,7 @@ Result<int> list(const std::string& where, Output& output) {
   ROTA_TRY_ASSIGN(const Place place, find_place(where, &note));
   output.note(note);
   ROTA_TRY_ASSIGN(const std::unique_ptr<LogSource> log, LogSource::open(place.log));
-  ROTA_TRY_ASSIGN(fleet::Brain brain, log->begin());
-  for (;;) {
-    ROTA_TRY_ASSIGN(const fleet::Record* record, log->next());
-    if (record == nullptr) break;
-    ROTA_TRY(brain.apply(*record));
-  }
+  ROTA_TRY_ASSIGN(const fleet::Brain brain, log->read_all());
   const fleet::State& state = brain.state();
   std::vector<ScheduleLine> lines;
   const std::int64_t now_ns = system_clock().wall().time_since_epoch().count();
@@ -72,39 +59,17 @@ Result<int> list(const std::string& where, Output& output) {
   return 0;
 }
 
-std::optional<fleet::ScheduleChange> change_of(const std::string& action) {
-  if (action == "pause") return fleet::ScheduleChange::kPause;
-  if (action == "resume") return fleet::ScheduleChange::kResume;
-  if (action == "remove") return fleet::ScheduleChange::kRemove;
+std::optional<fleet::Command> command_of(const std::string& action, const std::string& name) {
+  if (action == "pause") return fleet::ChangeSchedule{name, fleet::ScheduleChange::kPause};
+  if (action == "resume") return fleet::ChangeSchedule{name, fleet::ScheduleChange::kResume};
+  if (action == "remove") return fleet::ChangeSchedule{name, fleet::ScheduleChange::kRemove};
   return std::nullopt;
-}
-
-Result<int> list_or_change(const SchedulesOptions& options, Output& output) {
-  const std::optional<fleet::ScheduleChange> change = change_of(options.first);
-  if (!change) {
-    const bool listed = options.first == "list";
-    if (!options.name.empty() && !listed) {
-      return Error{ErrorCode::kInvalidArgument, "'" + printable(options.first) +
-                                                    "' is not something to do with a schedule; there are pause, resume "
-                                                    "and remove"};
-    }
-    std::string where = listed ? options.name : options.first;
-    return list(where.empty() ? options.host : where, output);
-  }
-  if (options.name.empty()) {
-    return Error{ErrorCode::kInvalidArgument, "which schedule? `rota schedules` lists them"};
-  }
-  ROTA_TRY_ASSIGN(const std::string target, host_target(options.host));
-  ROTA_TRY_ASSIGN(const host::ControlAnswer answer,
-                  ask_host(target, host::Execute{fleet::ChangeSchedule{options.name, *change}}));
-  output.controlled(options.first, options.name, answer.index);
-  return 0;
 }
 
 }  // namespace
 
 Subcommand schedules_subcommand() {
-  auto options = std::make_shared<SchedulesOptions>();
+  auto options = std::make_shared<NamedOptions>();
   return {.name = "schedules",
           .meaning = "List the schedules of a host, or pause, resume or remove one",
           .positionals = {where(&options->first),
@@ -116,7 +81,11 @@ Subcommand schedules_subcommand() {
               "`rota submit FILE --cron CRON` makes a schedule. Times that pass while it is paused are left out. "
               "Workflows that\na schedule has started continue when it is paused or removed.",
           .examples = {"rota schedules /var/lib/rota", "rota schedules pause nightly --host https://rota.example:7070"},
-          .run = [options](Output& output) { return list_or_change(*options, output); }};
+          .run = [options](Output& output) {
+            return list_or_control(
+                {.word = "schedule", .actions = "pause, resume and remove", .list = list, .command_of = command_of},
+                *options, output);
+          }};
 }
 
 }  // namespace rota::cli

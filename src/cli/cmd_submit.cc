@@ -12,6 +12,7 @@
 #include "cli/load.h"
 #include "cli/output.h"
 #include "cli/remote_host.h"
+#include "cli/run_local.h"
 #include "cli/subcommands.h"
 #include "host/http_views.h"
 #include "host/scheduler.h"
@@ -120,14 +121,7 @@ Result<int> submit(const SubmitOptions& options, Output& output) {
     output.note("the deadline of the workflow has passed");
     return exit_status(ErrorCode::kDeadlineExceeded);
   }
-  switch (*submission.outcome) {
-    case fleet::Outcome::kSucceeded:
-      return 0;
-    case fleet::Outcome::kCancelled:
-      return exit_status(ErrorCode::kCancelled);
-    default:
-      return 1;
-  }
+  return exit_status_of(*submission.outcome);
 }
 
 }  // namespace

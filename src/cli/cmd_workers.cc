@@ -6,12 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/json_text.h"
-#include "cli/control_client.h"
 #include "cli/log_source.h"
+#include "cli/named_control.h"
 #include "cli/output.h"
 #include "cli/places.h"
-#include "cli/remote_host.h"
 #include "cli/subcommands.h"
 #include "fleet/brain.h"
 #include "fleet/state.h"
@@ -25,12 +23,7 @@ Result<int> workers(const std::string& where, Output& output) {
   ROTA_TRY_ASSIGN(const Place place, find_place(where, &note));
   output.note(note);
   ROTA_TRY_ASSIGN(const std::unique_ptr<LogSource> log, LogSource::open(place.log));
-  ROTA_TRY_ASSIGN(fleet::Brain brain, log->begin());
-  for (;;) {
-    ROTA_TRY_ASSIGN(const fleet::Record* record, log->next());
-    if (record == nullptr) break;
-    ROTA_TRY(brain.apply(*record));
-  }
+  ROTA_TRY_ASSIGN(const fleet::Brain brain, log->read_all());
   std::vector<WorkerLine> lines;
   const fleet::State& state = brain.state();
   state.each_worker([&](const fleet::Worker& worker) {
@@ -48,12 +41,6 @@ Result<int> workers(const std::string& where, Output& output) {
   return 0;
 }
 
-struct WorkersOptions {
-  std::string first;  // WHERE, "list", or what is done with the worker.
-  std::string name;
-  std::string host;
-};
-
 std::optional<fleet::Command> command_of(const std::string& action, const std::string& name) {
   if (action == "drain") return fleet::DrainWorker{name};
   if (action == "enable") return fleet::SetWorkerEnabled{name, true, true};
@@ -62,31 +49,10 @@ std::optional<fleet::Command> command_of(const std::string& action, const std::s
   return std::nullopt;
 }
 
-Result<int> list_or_control(const WorkersOptions& options, Output& output) {
-  const std::optional<fleet::Command> command = command_of(options.first, options.name);
-  if (!command) {
-    const bool listed = options.first == "list";
-    if (!options.name.empty() && !listed) {
-      return Error{ErrorCode::kInvalidArgument, "'" + printable(options.first) +
-                                                    "' is not something to do with a worker; there are drain, enable, "
-                                                    "disable and elastic"};
-    }
-    std::string where = listed ? options.name : options.first;
-    return workers(where.empty() ? options.host : where, output);
-  }
-  if (options.name.empty()) {
-    return Error{ErrorCode::kInvalidArgument, "which worker? `rota workers` lists them"};
-  }
-  ROTA_TRY_ASSIGN(const std::string target, host_target(options.host));
-  ROTA_TRY_ASSIGN(const host::ControlAnswer answer, ask_host(target, host::Execute{*command}));
-  output.controlled(options.first, options.name, answer.index);
-  return 0;
-}
-
 }  // namespace
 
 Subcommand workers_subcommand() {
-  auto options = std::make_shared<WorkersOptions>();
+  auto options = std::make_shared<NamedOptions>();
   return {
       .name = "workers",
       .meaning = "List the workers of a host, or drain, enable or disable one",
@@ -100,7 +66,13 @@ Subcommand workers_subcommand() {
           "enable: it gets tasks again, and the elastic coordinator leaves it alone. elastic: it is enabled, and left "
           "to the\nelastic coordinator from now on.",
       .examples = {"rota workers /var/lib/rota", "rota workers drain gpu-3 --host https://rota.example:7070"},
-      .run = [options](Output& output) { return list_or_control(*options, output); }};
+      .run = [options](Output& output) {
+        return list_or_control({.word = "worker",
+                                .actions = "drain, enable, disable and elastic",
+                                .list = workers,
+                                .command_of = command_of},
+                               *options, output);
+      }};
 }
 
 }  // namespace rota::cli

@@ -153,6 +153,15 @@ Result<std::optional<std::string>> writer_of(const std::string& log) {
   return ledger::DiskReader::writer_of(log);
 }
 
+Result<fleet::Brain> LogSource::read_all() {
+  ROTA_TRY_ASSIGN(fleet::Brain brain, begin());
+  for (;;) {
+    ROTA_TRY_ASSIGN(const fleet::Record* record, next());
+    if (record == nullptr) return brain;
+    ROTA_TRY(brain.apply(*record));
+  }
+}
+
 Result<const fleet::Record*> LogSource::find(std::uint64_t index) {
   ROTA_TRY_ASSIGN(const fleet::Brain start, begin());
   (void)start;

@@ -38,6 +38,8 @@ class LogSource {
   virtual Result<void> refresh() { return {}; }
   // The same, after a moment, or when there is one.
   virtual Result<void> wait();
+  // The brain after the last record, from the start.
+  Result<fleet::Brain> read_all();
   // How much was read, in thousandths.
   [[nodiscard]] virtual int permille() const = 0;
 

@@ -1,4 +1,5 @@
-// What `rota run` and `rota each` have in common: the workers of this process, the policy for them, the exit status.
+// What `rota run` and `rota each` have in common: the workers of this process, the policy for them; and the exit status
+// of a workflow, also for `rota submit --wait`.
 //
 // Thread safety: functions without state.
 #pragma once

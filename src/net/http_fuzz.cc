@@ -96,11 +96,7 @@ std::vector<std::string> requests_in(std::string_view bytes, std::size_t piece) 
 }
 
 std::string describe(const Result<net::HttpResponse>& response) {
-  if (!response.ok()) {
-    // Wrong bytes after which the server closes are one or the other, by how much of them Beast's parser sees at once.
-    const ErrorCode code = response.code() == ErrorCode::kClosed ? ErrorCode::kCorrupt : response.code();
-    return "error " + std::string(to_string(code));
-  }
+  if (!response.ok()) return "error " + std::string(to_string(response.code()));
   ROTA_ASSERT(response->status >= 200 && response->body.size() <= kMostBody, "a response beyond its bound");
   std::string seen = std::to_string(response->status) + " " + response->body;
   for (const net::HttpField& field : response->fields) seen += "\n" + field.name + ": " + field.value;

@@ -37,6 +37,14 @@ Error refusal(bool request, int status, ErrorCode code, std::string sentence) {
 
 std::string_view kind_of(bool request) { return request ? "request" : "response"; }
 
+// Whether the bytes are the beginning of a response, or the other way round: a server that does not speak HTTP is
+// recognised by its first bytes.
+bool could_begin_response(std::string_view bytes) {
+  constexpr std::string_view kBegin = "HTTP/1.";
+  const std::size_t size = std::min(bytes.size(), kBegin.size());
+  return bytes.substr(0, size) == kBegin.substr(0, size);
+}
+
 Error head_too_large(bool request, std::size_t bound) {
   return refusal(request, 431, ErrorCode::kTooLarge,
                  "the head of the " + std::string(kind_of(request)) + " is larger than " + std::to_string(bound) +
@@ -64,7 +72,10 @@ struct MessageParser : http::basic_parser<kIsRequest> {
   std::uint64_t most_body = 0;
   bool head_done = false;
   bool head_told = false;
-  bool in_chunk_header = false;    // The header of a chunk, or the trailers, are not complete yet.
+  bool begun = false;              // A byte of the message has arrived.
+  bool in_chunk_header = false;    // Beast has refused the header of a chunk, or the trailers, as not complete yet.
+  bool any_chunk = false;          // The header of a chunk was read.
+  std::uint64_t chunk_left = 0;    // Bytes of the chunk that are still to come.
   std::optional<Error> problem{};  // Why one of the functions below set an error.
   std::vector<HttpField> fields{};
   std::string body{};
@@ -110,8 +121,12 @@ struct MessageParser : http::basic_parser<kIsRequest> {
     body.append(bytes.data(), bytes.size());
     return bytes.size();
   }
-  void on_chunk_header_impl(std::uint64_t, BeastView, BeastError&) override {}
+  void on_chunk_header_impl(std::uint64_t size, BeastView, BeastError&) override {
+    any_chunk = true;
+    chunk_left = size;
+  }
   std::size_t on_chunk_body_impl(std::uint64_t, BeastView bytes, BeastError& error) override {
+    chunk_left -= std::min<std::uint64_t>(chunk_left, bytes.size());
     return on_body_impl(bytes, error);
   }
   void on_finish_impl(BeastError&) override {}
@@ -127,8 +142,31 @@ struct MessageParser : http::basic_parser<kIsRequest> {
                    "this is not a valid HTTP " + std::string(kind_of(kIsRequest)) + ": " + error.message());
   }
 
+  // Whether Beast may see these bytes. What it says about the beginning of a head or of a chunk's header depends on the
+  // pieces in which that arrives, and so would the error of a message that is wrong and cut off. It therefore gets the
+  // head of a response, and the line of a chunk's size, when they are complete. The head of a request is shown to it at
+  // once: a client that does not speak HTTP is answered without waiting.
+  [[nodiscard]] bool is_complete(std::string_view slice) const {
+    if (!head_done) return kIsRequest || slice.find("\r\n\r\n") != std::string_view::npos;
+    if (!this->chunked() || chunk_left > 0) return true;
+    if (in_chunk_header && slice.size() < kLeastLastChunk) return false;
+    return line_end(slice) != std::string_view::npos;
+  }
+
+  // Where the line of a chunk's size ends. The line end of the chunk before precedes it.
+  [[nodiscard]] std::size_t line_end(std::string_view slice) const { return slice.find("\r\n", any_chunk ? 2 : 0); }
+  // Beast goes on to the next chunk by itself: it gets no more than the one that it is at. If it waits for more after a
+  // complete line, this is the last chunk, and everything belongs to it.
+  [[nodiscard]] std::string_view one_chunk(std::string_view slice) const {
+    if (!head_done || !this->chunked() || in_chunk_header) return slice;
+    if (chunk_left > 0)
+      return slice.substr(0, static_cast<std::size_t>(std::min<std::uint64_t>(chunk_left, slice.size())));
+    return slice.substr(0, line_end(slice) + 2);
+  }
+
   Result<Step> offer(std::string_view bytes, std::size_t& used) {
     used = 0;
+    begun = begun || !bytes.empty();
     this->eager(head_told);  // Until the head is complete: not a byte of the body.
     for (;;) {
       if (head_done && !head_told) {
@@ -141,8 +179,14 @@ struct MessageParser : http::basic_parser<kIsRequest> {
       const bool in_head = !head_done;
       const std::size_t most = in_head ? bound - head_used : bound;
       const std::string_view rest = bytes.substr(used);
-      const std::string_view slice = rest.substr(0, most);
-      if (slice.empty() || (in_chunk_header && slice.size() < kLeastLastChunk)) return Step::kNeedMore;
+      std::string_view slice = rest.substr(0, most);
+      if (slice.empty()) return Step::kNeedMore;
+      if (!is_complete(slice)) {
+        if (in_head && !could_begin_response(slice)) return error_of(make_error_code(http::error::bad_version));
+        if (slice.size() == most) return head_too_large(kIsRequest, bound);
+        return Step::kNeedMore;
+      }
+      slice = one_chunk(slice);
       BeastError error;
       const std::size_t taken = this->put(boost::asio::const_buffer(slice.data(), slice.size()), error);
       used += taken;
@@ -245,17 +289,17 @@ Result<HttpResponseParser::Step> HttpResponseParser::put(std::string_view bytes,
 Result<void> HttpResponseParser::end() {
   if (body_->is_done()) return {};
   BeastError error;
-  if (body_->got_some() && body_->head_done) body_->put_eof(error);
+  if (body_->head_done) body_->put_eof(error);
   if (!body_->is_done() || error) {
-    return Error{ErrorCode::kClosed, body_->got_some() ? "the connection was closed in the middle of a response"
-                                                       : "the connection was closed without a response"};
+    return Error{ErrorCode::kClosed, body_->begun ? "the connection was closed in the middle of a response"
+                                                  : "the connection was closed without a response"};
   }
   return {};
 }
 
 Result<void> HttpResponseParser::limit_body(std::uint64_t bytes) { return body_->limit(bytes); }
 void HttpResponseParser::unlimit_body() { body_->body_limit(boost::none); }
-bool HttpResponseParser::begun() const { return body_->got_some(); }
+bool HttpResponseParser::begun() const { return body_->begun; }
 bool HttpResponseParser::keep_alive() const { return !body_->http10 && body_->keep_alive() && !body_->need_eof(); }
 HttpResponse& HttpResponseParser::response() { return body_->response; }
 std::string HttpResponseParser::take_body() { return std::exchange(body_->body, {}); }

@@ -217,6 +217,61 @@ TEST(HttpParser, Refuses) {
   EXPECT_EQ(*step.error().detail("status"), "431");
 }
 
+// How a response in pieces of this size ends, if the connection is closed after them.
+ErrorCode response_code(std::string_view bytes, std::size_t piece) {
+  HttpResponseParser parser(kHead, false);
+  std::string buffer;
+  for (std::size_t at = 0; at < bytes.size(); at += piece) {
+    buffer.append(bytes.substr(at, piece));
+    for (Step step = Step::kHead; step == Step::kHead;) {
+      std::size_t used = 0;
+      const Result<Step> result = parser.put(buffer, used);
+      if (!result.ok()) return result.code();
+      step = *result;
+      buffer.erase(0, used);
+      if (step == Step::kHead && !parser.limit_body(kBody).ok()) return ErrorCode::kTooLarge;
+      if (step == Step::kDone) return ErrorCode::kOk;
+    }
+  }
+  return parser.end().code();
+}
+
+// A response that is wrong and cut off has one error, in whichever pieces it arrives: Closed if the part that is cut
+// off is all that is missing, so that the request is worth repeating, and Corrupt if a complete part is wrong.
+TEST(HttpParser, PiecesDoNotChangeTheErrorOfAResponse) {
+  const std::string chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const std::vector<std::pair<std::string, ErrorCode>> table = {
+      {"", ErrorCode::kClosed},
+      {"HTTP/1.", ErrorCode::kClosed},
+      {"HTTP/1.1 200 OK\r\nA: b\r\n", ErrorCode::kClosed},
+      {"HTTP/1.1 2x0 OK\r\nA: b\r\n", ErrorCode::kClosed},
+      {"HTTP/1.1 2x0 OK\r\nA: b\r\n\r\n", ErrorCode::kCorrupt},
+      {"HTTP/1.9 200 OK\r\n\r\n", ErrorCode::kCorrupt},
+      {"HTTP/1.1 200 OK\r\nA : b\r\n\r\n", ErrorCode::kCorrupt},
+      {"-ERR unknown command 'GET'\r\n", ErrorCode::kCorrupt},
+      {"HTTPS", ErrorCode::kCorrupt},
+      {"X", ErrorCode::kCorrupt},
+      {"HTTP/1.1 200 " + std::string(kHead, 'a'), ErrorCode::kTooLarge},
+      {chunked, ErrorCode::kClosed},
+      {chunked + "zz", ErrorCode::kClosed},
+      {chunked + "zz\r\n", ErrorCode::kCorrupt},
+      {chunked + "1\rX", ErrorCode::kClosed},
+      {chunked + "1\rX\r\n", ErrorCode::kCorrupt},
+      {chunked + "1\r\na", ErrorCode::kClosed},
+      {chunked + "1\r\naXX0\r", ErrorCode::kClosed},
+      {chunked + "1\r\naXX0\r\n", ErrorCode::kCorrupt},
+      {chunked + "0\r\nT : 1\r\n", ErrorCode::kClosed},
+      {chunked + "0\r\nT : 1\r\n\r\n", ErrorCode::kCorrupt},
+      {chunked + "1;" + std::string(2 * kHead, 'a'), ErrorCode::kTooLarge},
+      {chunked + "1\r\na\r\n0\r\n\r\n", ErrorCode::kOk},
+  };
+  for (const auto& [bytes, code] : table) {
+    for (const std::size_t piece : {std::size_t{1}, std::size_t{2}, std::size_t{3}, std::size_t{7}, bytes.size() + 1}) {
+      EXPECT_EQ(to_string(response_code(bytes, piece)), to_string(code)) << bytes << " in pieces of " << piece;
+    }
+  }
+}
+
 // A value of a handler cannot begin a line of its own.
 TEST(Http, ResponseHead) {
   EXPECT_EQ(response_head(404, {{"A", "b\r\nSet-Cookie: x"}}), "HTTP/1.1 404 Not Found\r\nA: b  Set-Cookie: x\r\n\r\n");

@@ -76,7 +76,7 @@ struct Host::Body {
   // The error of a client whose input nobody takes.
   [[nodiscard]] Error refusal() const {
     if (options.replica == nullptr) return Error{ErrorCode::kClosed, "the host has stopped"};
-    return options.replica->not_leader().with("status", "503");
+    return options.replica->not_leader();
   }
   void stop();
   Result<fleet::Events> ask(Input input, const std::shared_ptr<Answer::Place>& place);

@@ -103,8 +103,6 @@ std::string_view http_reason(int status) {
       return "Unsupported Media Type";
     case 417:
       return "Expectation Failed";
-    case 421:
-      return "Misdirected Request";
     case 422:
       return "Unprocessable Content";
     case 429:

@@ -52,6 +52,7 @@ class Expander {
       seen_.insert(fs::weakly_canonical(source_.path, error).string());
       include(main_, *spec, base_);
       take(main_, *spec);
+      check_templates();
     }
     params_.give(problems_, source_.params);
     if (!emit_file()) return std::nullopt;
@@ -73,6 +74,10 @@ class Expander {
     std::error_code error;
     *canonical = fs::canonical(from / path, error);
     if (error) return Error{ErrorCode::kNotFound, "it cannot be opened: " + error.message()};
+    const auto [end, rest] = std::mismatch(base_.begin(), base_.end(), canonical->begin(), canonical->end());
+    if (end != base_.end()) {
+      return Error{ErrorCode::kInvalidArgument, "it is outside the workflow's folder; only files below it can be read"};
+    }
     Result<Source> read = read_source(canonical->string());
     if (!read.ok()) return std::move(read).take_error();
     if (read->text.size() > most) {
@@ -101,10 +106,6 @@ class Expander {
     fs::path path;
     Result<std::string> text = read_below(written, from, &path, kMostBytes - std::min(included_bytes_, kMostBytes));
     if (!text.ok()) return problems_.add(item.at, shown + ": " + text.error().message);
-    const auto [end, rest] = std::mismatch(base_.begin(), base_.end(), path.begin(), path.end());
-    if (end != base_.end()) {
-      return problems_.add(item.at, shown + " is outside the workflow's folder; include only files below it");
-    }
     if (std::find(open_.begin(), open_.end(), path) != open_.end() || path == fs::path(source_path())) {
       return problems_.add(item.at, shown + " includes itself, directly or through another file");
     }
@@ -170,6 +171,70 @@ class Expander {
         stages_.push_back({&document, stages});
       }
     }
+  }
+
+  // Reports templates that use themselves, and those that use an unknown one, whether or not a stage uses them. Without
+  // recursion: a file may have a long chain of templates.
+  void check_templates() {
+    struct Open {
+      const std::string* name = nullptr;
+      Place place{};
+      std::vector<std::pair<const Node*, std::string>> uses{};  // Still to be followed.
+    };
+    std::map<std::string_view, bool> done;  // False: it is one of `path`.
+    std::vector<Open> path;
+    const auto open = [&](const std::string& name, const Place& place) {
+      done.emplace(name, false);
+      Open& entry = path.emplace_back(Open{&name, place, {}});
+      each_use(place, [&](const Node& item, std::string used) { entry.uses.emplace_back(&item, std::move(used)); });
+    };
+    for (const auto& [name, place] : templates_) {
+      if (done.contains(name)) continue;
+      for (open(name, place); !path.empty();) {
+        if (path.back().uses.empty()) {
+          done[*path.back().name] = true;
+          path.pop_back();
+          continue;
+        }
+        const auto [item, used] = std::move(path.back().uses.back());
+        path.back().uses.pop_back();
+        const auto found = templates_.find(used);
+        if (found == templates_.end()) {
+          no_such_template(path.back().place, *item, used);
+          continue;
+        }
+        const auto known = done.find(used);
+        if (known == done.end()) {
+          open(found->first, found->second);
+        } else if (!known->second) {
+          problems_.add(item->at, "the template '" + printable(used, 40) + "' uses itself, directly or not");
+        }
+      }
+    }
+  }
+
+  // Calls `visit(node, name)` for each template that a stage or a template uses, the last one first: it comes before
+  // the others.
+  template <class Visit>
+  static void each_use(const Place& place, Visit&& visit) {
+    const Document& document = *place.document;
+    const Node* use = document.find(*place.node, "use");
+    if (use == nullptr) return;
+    const std::size_t size = use->kind == Node::Kind::kList ? Document::size(*use) : 1;
+    for (std::size_t i = size; i-- > 0;) {
+      const Node& item = use->kind == Node::Kind::kList ? document.item(*use, i) : *use;
+      visit(item, std::string(item.kind == Node::Kind::kScalar ? document.text(item) : std::string_view()));
+    }
+  }
+
+  void no_such_template(const Place& place, const Node& item, const std::string& name) {
+    std::vector<std::string> names;
+    for (const auto& each : templates_) names.push_back(each.first);
+    std::string known;
+    for (const std::string& each : names) known += (known.empty() ? "" : ", ") + printable(each, 40);
+    problems_.add(item.at, "use is " + reading(*place.document).found(item) + ", but there is no such template" +
+                               (names.empty() ? "; spec has no templates" : " (there are " + known + ")") +
+                               did_you_mean(name, names));
   }
 
   // ---------------------------------------------------------------------------------------------------- emitting
@@ -246,36 +311,26 @@ class Expander {
            builder_.close();
   }
 
-  // The stage itself and the templates that it uses; the first layer that has a key decides.
+  // The stage itself and the templates that it uses; the first layer that has a key decides. What is wrong with the
+  // `use` of a template was reported by check_templates().
   void add_layers(const Place& place, std::vector<Place>& layers, std::vector<std::string>& using_now) {
     layers.push_back(place);
-    const Document& document = *place.document;
-    const Node* use = document.find(*place.node, "use");
-    if (use == nullptr) return;
-    const std::size_t size = use->kind == Node::Kind::kList ? Document::size(*use) : 1;
-    for (std::size_t i = size; i-- > 0;) {  // The last one comes before the others.
-      const Node& item = use->kind == Node::Kind::kList ? document.item(*use, i) : *use;
-      const std::string name(item.kind == Node::Kind::kScalar ? document.text(item) : std::string_view());
+    each_use(place, [&](const Node& item, const std::string& name) {
       const auto found = templates_.find(name);
       if (found == templates_.end()) {
-        std::vector<std::string> names;
-        for (const auto& each : templates_) names.push_back(each.first);
-        std::string known;
-        for (const std::string& each : names) known += (known.empty() ? "" : ", ") + printable(each, 40);
-        problems_.add(item.at, "use is " + reading(document).found(item) + ", but there is no such template" +
-                                   (names.empty() ? "; spec has no templates" : " (there are " + known + ")") +
-                                   did_you_mean(name, names));
-      } else if (std::find(using_now.begin(), using_now.end(), name) != using_now.end()) {
-        problems_.add(item.at, "the template '" + printable(name, 40) + "' uses itself, directly or not");
-      } else if (layers.size() >= kMostLayers) {
-        problems_.add(item.at, "a stage uses more than " + std::to_string(kMostLayers) + " templates");
-        return;
-      } else {
+        if (using_now.empty()) no_such_template(place, item, name);
+      } else if (std::find(using_now.begin(), using_now.end(), name) == using_now.end()) {
+        if (layers.size() > kMostLayers) return;  // Reported once.
+        if (layers.size() == kMostLayers) {
+          problems_.add(item.at, "a stage uses more than " + std::to_string(kMostLayers) + " templates");
+          layers.push_back(place);
+          return;
+        }
         using_now.push_back(name);
         add_layers(found->second, layers, using_now);
         using_now.pop_back();
       }
-    }
+    });
   }
 
   // The entries of the first layer that has each key; some mappings are merged key by key.

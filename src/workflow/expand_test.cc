@@ -122,7 +122,7 @@ TEST(Matrix, IncludeAndExclude) {
   EXPECT_THAT(problems(read("  stages: [{name: a, run: x, matrix: {i: [1], exclude: [{i: 1}]}}]\n")),
               HasSubstr("exclude leaves no combination"));
   EXPECT_THAT(problems(read("  stages: [{name: a, run: x, matrix: {i: [1], exclude: [{ii: 1}]}}]\n")),
-              HasSubstr("exclude has 'ii', which is no list of the matrix"));
+              HasSubstr("exclude has 'ii', which is not a list of the matrix"));
   EXPECT_THAT(problems(read("  stages: [{name: a, run: x, matrix: {i: [1], include: 3}}]\n")),
               HasSubstr("it must be a list of mappings"));
 }

@@ -485,7 +485,7 @@ class StageReader {
       for (const model::MatrixValue& value : matrix.exclude[i]) {
         if (std::find(matrix.names.begin(), matrix.names.end(), value.first) != matrix.names.end()) continue;
         reading_.wrong(reading_.document.item(*exclude, i), "exclude has '" + printable(value.first, 40) +
-                                                                "', which is no list of the matrix" +
+                                                                "', which is not a list of the matrix" +
                                                                 did_you_mean(value.first, matrix.names));
         return false;
       }

@@ -85,6 +85,7 @@ Result<Removed> remove_files(const Place& place, const std::set<model::WorkflowI
     ++removed.files;
     removed.bytes += content.bytes;
   }
+  if (!dry_run) removed.bytes += store.clean_partial(INT64_MAX);  // Of runs that were killed; no run is under way.
   return removed;
 }
 
@@ -124,7 +125,7 @@ Result<void> clean_place(const Place& place, const CleanOptions& options, Output
   output.document(place.name + ": " + would + counted(removed.files, "log") + " of older runs, " +
                   std::to_string(removed.bytes) + " bytes\n");
   ROTA_TRY_ASSIGN(const Removed files, remove_files(place, kept, options.dry_run));
-  if (files.files > 0) {
+  if (files.files > 0 || files.bytes > 0) {
     output.document(place.name + ": " + would + counted(files.files, "stored file") + " of older runs, " +
                     std::to_string(files.bytes) + " bytes\n");
   }

@@ -13,7 +13,19 @@ std::size_t FileUploads::open() {
   return open_.size();
 }
 
+void FileUploads::close_idle(std::chrono::nanoseconds idle) {
+  std::vector<std::unique_ptr<net::FileWriter>> closed;  // Without the lock.
+  const std::chrono::nanoseconds now = fiber::now();
+  const sync::MutexLock lock(mutex_);
+  for (auto at = open_.begin(); at != open_.end();) {
+    const bool old = at->second.writer != nullptr && now - at->second.used > idle;
+    if (old) closed.push_back(std::move(at->second.writer));
+    at = old ? open_.erase(at) : std::next(at);
+  }
+}
+
 Result<std::unique_ptr<net::FileWriter>> FileUploads::take(const std::string& sha256, std::uint64_t bytes) {
+  close_idle(kIdle);
   std::vector<std::unique_ptr<net::FileWriter>> idle;  // Closed without the lock.
   std::unique_ptr<net::FileWriter> found;
   {
@@ -25,12 +37,6 @@ Result<std::unique_ptr<net::FileWriter>> FileUploads::take(const std::string& sh
     if (known != open_.end()) {
       found = std::move(known->second.writer);
     } else {
-      const std::chrono::nanoseconds now = fiber::now();
-      for (auto at = open_.begin(); at != open_.end();) {
-        const bool old = at->second.writer != nullptr && now - at->second.used > kIdle;
-        if (old) idle.push_back(std::move(at->second.writer));
-        at = old ? open_.erase(at) : std::next(at);
-      }
       if (open_.size() >= kMostOpen) {
         auto oldest = open_.end();
         for (auto at = open_.begin(); at != open_.end(); ++at) {
@@ -48,6 +54,7 @@ Result<std::unique_ptr<net::FileWriter>> FileUploads::take(const std::string& sh
   }
   if (found != nullptr && found->bytes() == bytes) return found;
   found.reset();
+  idle.clear();  // What they had reserved is free again.
   Result<std::unique_ptr<net::FileWriter>> opened = fiber::blocking([&]() -> Result<std::unique_ptr<net::FileWriter>> {
     ROTA_TRY_ASSIGN(net::FileWriter writer, store_.write(sha256, bytes));
     return std::make_unique<net::FileWriter>(std::move(writer));
@@ -81,7 +88,9 @@ Result<std::uint64_t> FileUploads::put(const std::string& sha256, std::uint64_t 
                                        std::string_view piece) {
   ROTA_TRY_ASSIGN(std::unique_ptr<net::FileWriter> writer, take(sha256, bytes));
   Result<std::uint64_t> position = fiber::blocking([&] { return write(*writer, offset, piece); });
-  const bool keep = !writer->is_stored() && (position.ok() || position.code() == ErrorCode::kConflict);
+  // A request without a piece only asks; a writer that has bytes already is kept, as its SHA-256 was computed.
+  const bool asked = piece.empty() && writer->position() == 0;
+  const bool keep = !writer->is_stored() && !asked && (position.ok() || position.code() == ErrorCode::kConflict);
   if (!keep) writer.reset();
   put_back(sha256, std::move(writer));
   return position;

@@ -2,7 +2,11 @@
 //
 // A writer (net/file_store.h) stays open between the pieces of a content, so that its SHA-256 is computed once; after a
 // restart of the host, or when too many are open, the next piece opens it again and what is there is read once more. A
-// content has one writer, whoever sends the pieces: two workers that send the same one help each other.
+// content has one writer for the pieces of all workers: two workers that send the same content share the work.
+//
+// An open writer reserves the whole size of its content in the store. One that was only asked about has nothing
+// reserved, and one that gets no piece for kGivenUp loses its reservation when the store is full (close_idle()): its
+// worker may be dead. What was written of it stays, and the upload can be resumed if there is room.
 //
 // Bounds: kMostOpen writers; a writer that gets no piece for kIdle is closed by a later request.
 //
@@ -29,6 +33,7 @@ class FileUploads {
  public:
   static constexpr std::size_t kMostOpen = 64;
   static constexpr std::chrono::seconds kIdle{60};
+  static constexpr std::chrono::seconds kGivenUp{5};
 
   explicit FileUploads(net::FileStore::Options options) : store_(std::move(options)) {}
 
@@ -39,6 +44,8 @@ class FileUploads {
   // request writes this content; NoSpace; TooLarge; Corrupt.
   Result<std::uint64_t> put(const std::string& sha256, std::uint64_t bytes, std::uint64_t offset,
                             std::string_view piece);
+  // Closes the writers that no request uses and that got no piece for `idle`.
+  void close_idle(std::chrono::nanoseconds idle) ROTA_EXCLUDES(mutex_);
   // How many writers are open.
   [[nodiscard]] std::size_t open() ROTA_EXCLUDES(mutex_);
 

@@ -1,5 +1,5 @@
 // The handlers for contents of files (U-6). A content is named by its SHA-256, so nobody can replace one by another,
-// and whoever knows the name may read it: workers, and users of any role.
+// and every client that knows the name may read it: workers, and users of any role.
 //
 // Memory: an upload comes in pieces of at most kMostPieceBytes, and a download leaves in blocks.
 #include <charconv>
@@ -24,6 +24,8 @@ namespace {
 
 // A content that no workflow refers to yet may be one whose task is about to be reported.
 constexpr std::int64_t kKeepUnused_ns = 3600LL * 1'000'000'000;
+// A worker whose upload broke off tries for five minutes to continue it.
+constexpr std::int64_t kKeepPartial_ns = 600LL * 1'000'000'000;
 
 Result<FileUploads*> uploads_of(HttpCall& call) {
   if (call.services.files == nullptr) {
@@ -36,7 +38,7 @@ Result<FileUploads*> uploads_of(HttpCall& call) {
   return call.services.files.get();
 }
 
-// Removes the contents that no workflow refers to which this host still knows.
+// Removes the contents that no workflow refers to which this host still knows, and uploads that nobody continues.
 Result<std::uint64_t> make_room(HttpServices& services) {
   std::set<std::string> used;
   ROTA_TRY(services.host.follower().read(
@@ -49,9 +51,12 @@ Result<std::uint64_t> make_room(HttpServices& services) {
         });
       },
       0, std::chrono::seconds(0)));
-  const std::int64_t before_ns = services.wall_ns() - kKeepUnused_ns;
+  const std::int64_t now_ns = services.wall_ns();
+  services.files->close_idle(FileUploads::kGivenUp);
   return fiber::blocking([&] {
-    return services.files->store().clean([&](const std::string& sha256) { return used.contains(sha256); }, before_ns);
+    net::FileStore& store = services.files->store();
+    return store.clean_partial(now_ns - kKeepPartial_ns) +
+           store.clean([&](const std::string& sha256) { return used.contains(sha256); }, now_ns - kKeepUnused_ns);
   });
 }
 
@@ -146,8 +151,8 @@ Result<net::HttpResponse> put_file(HttpCall& call) {
     const Result<std::uint64_t> freed = make_room(call.services);
     if (freed.ok() && *freed > 0) {
       ROTA_LOG(kInfo, "files that no workflow refers to were removed: the store was full", {"bytes", *freed});
-      position = uploads->put(call.path[0], *bytes, offset, call.request.body);
     }
+    position = uploads->put(call.path[0], *bytes, offset, call.request.body);
     if (!position.ok()) ROTA_LOG(kWarn, "a file was refused", {"why", position.error().message});
   }
   if (!position.ok()) return position.error();

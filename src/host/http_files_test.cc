@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "host/file_uploads.h"
 #include "host/http_testing.h"
 #include "net/file_store.h"
 #include "net/http_client.h"
@@ -224,6 +225,42 @@ TEST(HttpFiles, AFullStoreRemovesWhatNobodyRefersTo) {
     EXPECT_EQ(w.put_all(wanted).status, 201);
     EXPECT_EQ(w.ask("GET", "/v1/files/" + sha256_of(kept), w.worker).status, 200);
     EXPECT_EQ(w.ask("GET", "/v1/files/" + sha256_of(unknown), w.worker).status, 404);
+  });
+}
+
+// A worker that dies during an upload leaves a part of it and a reservation for the rest; neither keeps others out. A
+// request without a piece only asks, and reserves nothing.
+TEST(HttpFiles, ADeadUploadKeepsNobodyOut) {
+  FilesWorld world(1000);
+  world.play([](FilesWorld& w) {
+    const std::string dead = content_of(800);
+    const std::string next = content_of(700);
+    EXPECT_EQ(w.put(sha256_of(content_of(900)), 900, 0, "").status, 200) << "a question";
+    EXPECT_EQ(w.put(sha256_of(dead), dead.size(), 0, dead.substr(0, 200)).status, 200);
+    EXPECT_EQ(w.put(sha256_of(next), next.size(), 0, next).status, 507) << "it may continue at any moment";
+    ASSERT_TRUE(fiber::sleep_for(FileUploads::kGivenUp + 1s).ok());
+    EXPECT_EQ(w.put(sha256_of(next), next.size(), 0, next).status, 201);
+    EXPECT_EQ(w.put(sha256_of(dead), dead.size(), 0, "").status, 507) << "now there is no room for the rest";
+  });
+}
+
+// A task that stores a content which a forgotten workflow has left there relies on it, like on one that it has sent.
+TEST(HttpFiles, AContentThatIsStoredAgainIsUsedNow) {
+  FilesWorld world(1000);
+  world.play([](FilesWorld& w) {
+    const std::string again = content_of(300);
+    const std::string unused = content_of(400);
+    for (const std::string& content : {again, unused}) {
+      ASSERT_EQ(w.put_all(content).status, 201);
+      const std::string sha256 = sha256_of(content);
+      const std::string path = w.store.path + "/sha256/" + sha256.substr(0, 2) + "/" + sha256.substr(2);
+      const timespec old[2] = {{.tv_sec = 1000, .tv_nsec = 0}, {.tv_sec = 1000, .tv_nsec = 0}};
+      ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), old, 0), 0);
+    }
+    ASSERT_EQ(w.put_all(again).status, 201);
+    ASSERT_EQ(w.put_all(content_of(600)).status, 201);
+    EXPECT_EQ(w.ask("GET", "/v1/files/" + sha256_of(again), w.worker).status, 200);
+    EXPECT_EQ(w.ask("GET", "/v1/files/" + sha256_of(unused), w.worker).status, 404);
   });
 }
 

@@ -4,6 +4,7 @@
 #include <openssl/evp.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -229,7 +230,7 @@ FileWriter::~FileWriter() {
 Result<void> FileWriter::open() {
   const std::string path = store_->partial_of(sha256_);
   for (;;) {
-    if (store_->find(sha256_).ok()) {
+    if (store_->use(sha256_, bytes_)) {
       stored_ = true;
       position_ = bytes_;
       return {};
@@ -276,10 +277,23 @@ Result<void> FileWriter::append(std::string_view piece) {
                                            " that were announced"};
   }
   if (stored_ || piece.empty()) return {};
-  ROTA_TRY(put(fd_, piece, position_, store_->partial_of(sha256_)));
+  Result<void> written = !all_zero(piece) && store_->disk_room() < piece.size()
+                             ? store_->disk_full(bytes_)
+                             : put(fd_, piece, position_, store_->partial_of(sha256_));
+  if (!written.ok()) {
+    // It would keep the disk full for everybody else.
+    if (written.code() == ErrorCode::kNoSpace) drop();
+    return written;
+  }
   hash_.add(piece);
   position_ += piece.size();
   return {};
+}
+
+void FileWriter::drop() {
+  ::unlink(store_->partial_of(sha256_).c_str());
+  position_ = 0;
+  hash_ = ContentHash();
 }
 
 Result<void> FileWriter::finish() {
@@ -292,9 +306,7 @@ Result<void> FileWriter::finish() {
   const std::string partial = store_->partial_of(sha256_);
   const std::string path = store_->path_of(sha256_);
   if (const std::string found = hash_.finish(); found != sha256_) {
-    ::unlink(partial.c_str());
-    position_ = 0;
-    hash_ = ContentHash();
+    drop();
     return Error{ErrorCode::kCorrupt, "the bytes that were sent as " + sha256_ + " have the SHA-256 " + found +
                                           "; they were not kept, send them again from the beginning"}
         .with("status", "422");
@@ -325,6 +337,35 @@ Result<std::uint64_t> FileStore::find(const std::string& sha256) const {
   return Error{ErrorCode::kNotFound, "there is no content " + sha256 + " in " + quoted(options_.directory)};
 }
 
+std::uint64_t FileStore::disk_room() const {
+  if (options_.disk_room) return options_.disk_room();
+  struct statvfs disk{};
+  if (::statvfs(options_.directory.c_str(), &disk) != 0) return UINT64_MAX;  // The write itself will say what is wrong.
+  const std::uint64_t block = disk.f_frsize;
+  const std::uint64_t spare = std::min(kMostSpareBytes, disk.f_blocks * block / 20);
+  const std::uint64_t free = disk.f_bavail * block;
+  return free - std::min(free, spare);
+}
+
+Error FileStore::disk_full(std::uint64_t bytes) const {
+  return Error{ErrorCode::kNoSpace, "the disk of the store of files in " + quoted(options_.directory) +
+                                        " is full: a file of " + format_bytes({bytes}) +
+                                        " does not fit; make room on that disk" +
+                                        (options_.advice.empty() ? "" : ", or " + options_.advice)};
+}
+
+bool FileStore::use(const std::string& sha256, std::uint64_t bytes) {
+  const Result<std::uint64_t> found = find(sha256);
+  if (!found.ok()) return false;
+  // The SHA-256 decides, not the size that somebody names: nobody can have a good content removed.
+  const bool examine = *found != bytes || bytes <= kMostVerifiedBytes;
+  if (examine && !verify(sha256, [] { return false; }).ok()) return false;
+  const sync::MutexLock lock(mutex_);
+  if (!find(sha256).ok()) return false;
+  (void)::utimensat(AT_FDCWD, path_of(sha256).c_str(), nullptr, 0);
+  return true;
+}
+
 Result<FileReader> FileStore::read(const std::string& sha256) const {
   const std::string path = path_of(sha256);
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -346,7 +387,7 @@ Result<FileReader> FileStore::read(const std::string& sha256) const {
 Result<FileWriter> FileStore::write(const std::string& sha256, std::uint64_t bytes) {
   ROTA_ASSERT(is_sha256(sha256), "a SHA-256");
   FileWriter writer(*this, sha256, bytes);
-  if (find(sha256).ok()) {
+  if (use(sha256, bytes)) {
     writer.stored_ = true;
     writer.position_ = writer.bytes_;
     return writer;
@@ -365,7 +406,17 @@ Result<void> FileStore::reserve(const std::string& sha256, std::uint64_t bytes) 
   }
   const std::uint64_t most = options_.most_bytes;
   const auto fits = [&](std::uint64_t used) { return most == 0 || (bytes <= most && used <= most - bytes); };
+  struct stat partial{};
+  const std::uint64_t there =
+      ::stat(partial_of(sha256).c_str(), &partial) == 0 ? static_cast<std::uint64_t>(partial.st_size) : 0;
+  const std::uint64_t missing = bytes - std::min(bytes, there);
   open_.insert(sha256);
+  if (disk_room() < missing) look(options_.evict ? missing - disk_room() : 0);
+  if (disk_room() < missing) {
+    open_.erase(sha256);
+    looked_ = false;
+    return disk_full(bytes);
+  }
   if (!looked_ || since_look_ > kLookEvery || !fits(settled_ + writing_)) look(0);
   if (!fits(settled_ + writing_) && options_.evict && bytes <= most) look(settled_ + writing_ + bytes - most);
   if (fits(settled_ + writing_)) {
@@ -486,9 +537,27 @@ std::uint64_t FileStore::clean(const std::function<bool(const std::string&)>& ke
   std::uint64_t freed = 0;
   each_content(options_.directory, [&](const Known& known) {
     if (known.used_ns >= before_ns || keeps(known.sha256)) return;
+    const sync::MutexLock lock(mutex_);
+    struct stat status{};
+    // Unless use() came first.
+    if (::lstat(known.path.c_str(), &status) != 0 || used_ns_of(status) >= before_ns) return;
     if (::unlink(known.path.c_str()) == 0) freed += known.bytes;
   });
   const sync::MutexLock lock(mutex_);
+  looked_ = false;
+  return freed;
+}
+
+std::uint64_t FileStore::clean_partial(std::int64_t before_ns) {
+  std::uint64_t freed = 0;
+  const sync::MutexLock lock(mutex_);
+  const std::set<std::string> open = open_;
+  each_file(fs::path(options_.directory) / "partial", "", [&](const Known& known) {
+    if (open.contains(known.sha256) || known.used_ns >= before_ns) return;
+    const Fd file(::open(known.path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+    if (file.number < 0 || ::flock(file.number, LOCK_EX | LOCK_NB) != 0) return;  // Another process writes it.
+    if (::unlink(known.path.c_str()) == 0) freed += known.bytes;
+  });
   looked_ = false;
   return freed;
 }

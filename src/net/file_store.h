@@ -17,6 +17,9 @@
 //       `evict` removes the least recently used contents; another one refuses with NoSpace and says what is full and
 //       what to do. If several processes share the folder, the bound may be exceeded by what the others have written
 //       since this one looked.
+//       What is written leaves a part of the disk free (kMostSpareBytes, or a twentieth of a small one): the ledger may
+//       be on the same disk. A content for which there is no room is refused with NoSpace, and what was written of it
+//       is removed.
 //   (4) A partial content has one writer: it holds a lock (flock) on the file. Another writer gets WouldBlock.
 //
 // Blocks of zeros become holes. A partial content that nobody has touched for a day is removed.
@@ -42,6 +45,9 @@
 namespace rota::net {
 
 inline constexpr std::size_t kBlockBytes = std::size_t{256} << 10;
+// Of a larger content that is stored again, only the size is compared; its SHA-256 is compared when it is fetched.
+inline constexpr std::uint64_t kMostVerifiedBytes = std::uint64_t{1} << 30;
+inline constexpr std::uint64_t kMostSpareBytes = std::uint64_t{256} << 20;
 
 // 64 hexadecimal digits in lower case.
 [[nodiscard]] bool is_sha256(std::string_view text);
@@ -100,7 +106,7 @@ class FileWriter {
   [[nodiscard]] std::uint64_t position() const { return position_; }
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
   [[nodiscard]] bool is_stored() const { return stored_; }
-  // TooLarge if it would become longer than announced.
+  // TooLarge if it would become longer than announced. NoSpace if the disk is full: then what was written is removed.
   Result<void> append(std::string_view piece);
   // The content is in the store when this succeeds. FailedPrecondition if bytes are missing; Corrupt if the SHA-256 is
   // another one: then the partial content is removed.
@@ -112,6 +118,7 @@ class FileWriter {
       : store_(&store), sha256_(std::move(sha256)), bytes_(bytes) {}
   Result<void> open();
   Result<void> hash_what_is_there();
+  void drop();  // Removes what was written.
 
   FileStore* store_;
   std::string sha256_;
@@ -131,6 +138,8 @@ class FileStore {
     bool evict = false;            // When it is full: remove the least recently used contents.
     std::string setting{};         // What raises the bound, for messages.
     std::string advice{};          // How room is made, for messages.
+    // How many bytes may be written to the disk; empty: what it has free, less the spare part.
+    std::function<std::uint64_t()> disk_room{};
   };
   explicit FileStore(Options options) : options_(std::move(options)) {}
 
@@ -139,8 +148,9 @@ class FileStore {
   [[nodiscard]] Result<std::uint64_t> find(const std::string& sha256) const;
   // Marks it as used now. NotFound.
   [[nodiscard]] Result<FileReader> read(const std::string& sha256) const;
-  // A writer for the rest of the content. NoSpace; WouldBlock if somebody else writes it now; IoError.
-  // REQUIRES: is_sha256(sha256).
+  // A writer for the rest of the content. A content that is complete is marked as used now, because who stores it again
+  // relies on it; one that was damaged since is removed and written again. NoSpace; WouldBlock if somebody else writes
+  // it now; IoError. REQUIRES: is_sha256(sha256).
   [[nodiscard]] Result<FileWriter> write(const std::string& sha256, std::uint64_t bytes);
   // Corrupt, if its bytes have another SHA-256 now, and then the content is removed; NotFound; Cancelled.
   Result<void> verify(const std::string& sha256, const std::function<bool()>& stopped);
@@ -155,11 +165,18 @@ class FileStore {
   [[nodiscard]] std::vector<Content> list(std::size_t most) const;
   // Removes contents that `keeps` does not keep and that were not used since `before_ns`. Returns how many bytes.
   std::uint64_t clean(const std::function<bool(const std::string&)>& keeps, std::int64_t before_ns);
+  // Removes partial contents that nobody writes now and that have not grown since `before_ns`. Returns how many bytes.
+  std::uint64_t clean_partial(std::int64_t before_ns);
 
  private:
   friend class FileWriter;
   [[nodiscard]] std::string path_of(const std::string& sha256) const;
   [[nodiscard]] std::string partial_of(const std::string& sha256) const;
+  [[nodiscard]] std::uint64_t disk_room() const;
+  [[nodiscard]] Error disk_full(std::uint64_t bytes) const;
+  // Whether the content is there and undamaged; if so, marks it as used now. clean() of this process does not come in
+  // between. A damaged one is removed.
+  bool use(const std::string& sha256, std::uint64_t bytes);
   // Counts a content that is to be written. NoSpace.
   Result<void> reserve(const std::string& sha256, std::uint64_t bytes);
   void settle(const std::string& sha256, std::uint64_t reserved, std::uint64_t written);

@@ -338,5 +338,70 @@ TEST_F(FileStoreTest, OnlyFilesHaveADigest) {
   EXPECT_EQ(digest_file((folder_ / "f").string(), [] { return true; }).code(), ErrorCode::kCancelled);
 }
 
+// U-6: a content that was damaged or cut off since is stored again by who has the right bytes.
+TEST_F(FileStoreTest, StoringAgainRepairs) {
+  FileStore files(options());
+  const std::string content = content_of(1000);
+  ASSERT_TRUE(store(files, content).ok());
+  flip_bit(file_of(content), 500);
+  ASSERT_TRUE(store(files, content).ok());
+  EXPECT_EQ(load(files, content), content);
+  fs::permissions(file_of(content), fs::perms::owner_all);
+  fs::resize_file(file_of(content), 10);
+  ASSERT_TRUE(store(files, content).ok());
+  EXPECT_EQ(load(files, content), content);
+  // Somebody who names a wrong size does not have a good content removed.
+  EXPECT_TRUE(files.write(sha256_of(content), 5)->is_stored());
+  EXPECT_EQ(load(files, content), content);
+}
+
+// U-6: what is stored leaves room on the disk. A content that does not fit is refused before it is written, and one
+// that finds the disk full halfway does not stay there.
+TEST_F(FileStoreTest, AFullDisk) {
+  std::uint64_t room = 1000;
+  FileStore::Options limited = options();
+  limited.disk_room = [&room] { return room; };
+  FileStore files(limited);
+  const std::string small = content_of(1000);
+  const std::string large = content_of(1001, 2);
+  EXPECT_TRUE(store(files, small).ok());
+  const Result<FileWriter> refused = files.write(sha256_of(large), large.size());
+  EXPECT_EQ(refused.code(), ErrorCode::kNoSpace);
+  EXPECT_THAT(refused.error().message, testing::AllOf(HasSubstr("the disk of the store"), HasSubstr("does not fit")));
+  EXPECT_FALSE(fs::exists(partial_of(large)));
+  room = 2000;
+  {
+    FileWriter writer = files.write(sha256_of(large), large.size()).value();
+    ASSERT_TRUE(writer.append(large.substr(0, 500)).ok());
+    room = 100;  // Others have written meanwhile.
+    EXPECT_EQ(writer.append(large.substr(500)).code(), ErrorCode::kNoSpace);
+    EXPECT_FALSE(fs::exists(partial_of(large)));
+  }
+  room = 1001;
+  EXPECT_TRUE(store(files, large).ok());
+  // Of a content that was begun, only the rest needs room.
+  const std::string begun = content_of(900, 3);
+  {
+    ASSERT_TRUE(files.write(sha256_of(begun), begun.size())->append(begun.substr(0, 800)).ok());
+  }
+  room = 100;
+  EXPECT_TRUE(store(files, begun).ok());
+  EXPECT_EQ(load(files, begun), begun);
+}
+
+// A cache makes room on the disk by removing what was not used for the longest time.
+TEST_F(FileStoreTest, AFullDiskOfACache) {
+  const std::string first = content_of(600);
+  const std::string second = content_of(600, 2);
+  FileStore::Options limited = options(10'000, true);
+  limited.disk_room = [&] { return std::uint64_t{fs::exists(file_of(first)) ? 500U : 1100U}; };
+  FileStore files(options(10'000, true));
+  ASSERT_TRUE(store(files, first).ok());
+  FileStore cache(limited);
+  EXPECT_TRUE(store(cache, second).ok());
+  EXPECT_EQ(load(cache, second), second);
+  EXPECT_EQ(cache.find(sha256_of(first)).code(), ErrorCode::kNotFound);
+}
+
 }  // namespace
 }  // namespace rota::net

@@ -138,7 +138,10 @@ Result<void> copy_to_etcd(const Source& source, const EtcdAccess& access, Connec
   Result<std::uint64_t> term = to->campaign(kReachWithin);
   if (!term.ok()) return std::move(term).take_error().in("a host uses this log");
   if (to->last_index() != 0) return exists;
-  Result<void> copied = copy_records(source, *to);
+  ledger::kv::Store& store = connections.to->store();
+  Result<void> copied = ledger::EtcdLedger::mark_copy(store, access.prefix, false, kReachWithin);
+  if (copied.ok()) copied = copy_records(source, *to);
+  if (copied.ok()) copied = ledger::EtcdLedger::mark_copy(store, access.prefix, true, kReachWithin);
   if (copied.ok()) copied = to->close();
   if (copied.ok()) return {};
   return std::move(copied).take_error().in("the copy in etcd is incomplete; remove it with `etcdctl del --prefix " +

@@ -107,6 +107,7 @@ EtcdKeys::EtcdKeys(const std::string& prefix)
       base(meta + "base"),
       snapshot(meta + "snapshot"),
       terms(meta + "terms"),
+      copying(meta + "copying"),
       log_prefix(prefix + "log/"),
       part_prefix(prefix + "part/"),
       snap_prefix(prefix + "snap/") {}

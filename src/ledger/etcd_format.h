@@ -5,6 +5,7 @@
 //   <prefix>meta/base      the index up to which records are compacted
 //   <prefix>meta/snapshot  SnapshotRef: the latest snapshot
 //   <prefix>meta/terms     what is added to create_revision(leader) to make the term that the host uses
+//   <prefix>meta/copying   there while the log is filled with a copy of another one: it is not complete
 //   <prefix>log/<first>    a batch: the records first, first + 1, ...
 //   <prefix>part/<first>/<term>/<n>   pieces of a record that is too large for one request
 //   <prefix>snap/<index>/<term>/<n>   pieces of a snapshot
@@ -33,7 +34,7 @@ namespace rota::ledger::detail {
 
 struct EtcdKeys {
   explicit EtcdKeys(const std::string& prefix);
-  std::string meta, leader, head, base, snapshot, terms;  // `meta` is the common prefix of the others.
+  std::string meta, leader, head, base, snapshot, terms, copying;  // `meta` is the common prefix of the others.
   std::string log_prefix, part_prefix, snap_prefix;
 
   [[nodiscard]] std::string log(std::uint64_t first) const;

@@ -127,6 +127,18 @@ Result<std::unique_ptr<EtcdLedger>> EtcdLedger::open(kv::Store& store, EtcdLedge
   return std::unique_ptr<EtcdLedger>(new EtcdLedger(std::move(state)));
 }
 
+Result<void> EtcdLedger::mark_copy(kv::Store& store, const std::string& prefix, bool complete, kv::Deadline deadline) {
+  const std::string key = detail::EtcdKeys(prefix).copying;
+  kv::Txn txn;
+  if (complete) {
+    txn.success = {kv::DeleteRange{{key}}};
+  } else {
+    txn.success = {kv::Put{key, "incomplete"}};
+  }
+  ROTA_TRY(store.txn(txn, deadline));
+  return {};
+}
+
 EtcdLedger::~EtcdLedger() {
   if (const Result<void> closed = close(); !closed.ok()) {
     ROTA_LOG(kWarn, "the replicated ledger was closed with an error", {"prefix", state_->options.prefix},

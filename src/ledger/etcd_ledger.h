@@ -95,6 +95,10 @@ class EtcdLedger final : public Ledger {
                                                   kv::Deadline deadline = std::chrono::seconds(10));
   // Calls close() and logs an error.
   ~EtcdLedger() override;
+  // Says in the store that the log under this prefix is being filled with a copy of another one, or that the copy is
+  // complete. Meanwhile open() and campaign() refuse the log with FailedPrecondition: a copy that was interrupted would
+  // pass for the whole log.
+  static Result<void> mark_copy(kv::Store& store, const std::string& prefix, bool complete, kv::Deadline deadline);
 
   // Makes the terms of all later campaigns greater than `term`; this leader keeps its own. Errors as an append.
   Result<void> raise_terms(std::uint64_t term);

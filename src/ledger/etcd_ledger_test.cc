@@ -68,6 +68,9 @@ class Cluster {
     EtcdLedger* operator->() const { return ledger.get(); }
   };
   Host host(const std::string& name, FakeStore::Plan plan = {}, std::uint64_t terms_above = 0) {
+    return open(name, std::move(plan), terms_above).value();
+  }
+  Result<Host> open(const std::string& name, FakeStore::Plan plan = {}, std::uint64_t terms_above = 0) {
     EtcdLedgerOptions options;
     options.name = name;
     options.terms_above = terms_above;
@@ -77,7 +80,7 @@ class Cluster {
     options.close_within = std::chrono::seconds(1);
     Host made;
     made.store = world_.client(std::move(plan), std::chrono::microseconds(100));
-    made.ledger = EtcdLedger::open(*made.store, options, nursery_).value();
+    ROTA_TRY_ASSIGN(made.ledger, EtcdLedger::open(*made.store, options, nursery_));
     return made;
   }
 
@@ -553,6 +556,27 @@ TEST(EtcdLedger, DamageIsReported) {
     // Somebody who does not lead has moved the head.
     kv::must_put(*raw, keys.head, detail::encode_head({1, 7, 7}));
     EXPECT_EQ(a->append(test_records(7, 7)).code(), ErrorCode::kCorrupt);
+  });
+}
+
+// A copy that was interrupted is the beginning of a log, and would pass for the whole: nobody follows or leads it.
+TEST(EtcdLedger, AnIncompleteCopyIsRefused) {
+  in_cluster([](Cluster& cluster, FakeStore& world) {
+    const auto raw = world.client();
+    auto early = cluster.host("early");
+    auto a = cluster.host("a");
+    ASSERT_TRUE(a->campaign(kSoon).ok());
+    ASSERT_TRUE(EtcdLedger::mark_copy(*raw, "rota/", false, kSoon).ok());
+    ASSERT_TRUE(a->append(test_records(1, 5)).ok());
+    ASSERT_TRUE(a->close().ok());
+    const auto late = cluster.open("late");
+    ASSERT_EQ(late.code(), ErrorCode::kFailedPrecondition);
+    EXPECT_NE(late.error().message.find("incomplete copy"), std::string::npos) << late.error().message;
+    EXPECT_EQ(early->campaign(kSoon).code(), ErrorCode::kFailedPrecondition);
+    ASSERT_TRUE(EtcdLedger::mark_copy(*raw, "rota/", true, kSoon).ok());
+    auto b = cluster.host("b");
+    EXPECT_TRUE(b->campaign(kSoon).ok());
+    EXPECT_EQ(b->last_index(), 5U);
   });
 }
 

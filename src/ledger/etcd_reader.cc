@@ -42,10 +42,22 @@ Result<void> EtcdState::load(std::uint64_t expected_term, kv::Deadline deadline)
     Result<void> loaded = try_load(expected_term);
     const bool again = loaded.code() == ErrorCode::kUnavailable || loaded.code() == ErrorCode::kDeadlineExceeded ||
                        (!loaded.ok() && kv::is_compacted(loaded.error()));
+    if (loaded.ok()) return check_complete();
     if (!again) return loaded;
     if (fiber::now() >= deadline.time()) return std::move(loaded).take_error().in("reading the ledger in etcd");
     ROTA_TRY(fiber::sleep_for(pauses.next()));
   }
+}
+
+Result<void> EtcdState::check_complete() {
+  const sync::MutexLock lock(mutex);
+  if (!incomplete_copy) return {};
+  return Error{
+      ErrorCode::kFailedPrecondition,
+      "the log under '" + options.prefix +
+          "' in etcd is an incomplete copy: the `rota ledger copy` or `rota ledger restore` that makes it still "
+          "runs, or was interrupted. Remove it with `etcdctl del --prefix " +
+          options.prefix + "` and copy the log again"};
 }
 
 Result<void> EtcdState::try_load(std::uint64_t expected_term) {
@@ -97,6 +109,7 @@ Result<void> EtcdState::try_load(std::uint64_t expected_term) {
   if (any && found.back() != head_value.first) return missing_record(head_value.first);
 
   const sync::MutexLock lock(mutex);
+  incomplete_copy = find(keys.copying) != nullptr;
   if (expected_term == 0 && (lease != 0 || leading)) return {};  // A campaign has begun: its own reads count.
   head_revision = head_kv == nullptr ? 0 : head_kv->mod_revision;
   base_revision = base_kv == nullptr ? 0 : base_kv->mod_revision;

@@ -53,6 +53,7 @@ struct EtcdState : std::enable_shared_from_this<EtcdState> {
   std::deque<std::function<void()>> jobs ROTA_GUARDED_BY(mutex);
   std::deque<RecordBytes> queue ROTA_GUARDED_BY(mutex);
   std::size_t queue_bytes ROTA_GUARDED_BY(mutex) = 0;
+  bool incomplete_copy ROTA_GUARDED_BY(mutex) = false;
   bool in_flight ROTA_GUARDED_BY(mutex) = false;
   std::deque<std::uint64_t> starts ROTA_GUARDED_BY(mutex);
   std::deque<RecordBytes> cache ROTA_GUARDED_BY(mutex);
@@ -110,6 +111,7 @@ struct EtcdState : std::enable_shared_from_this<EtcdState> {
   // Reads meta/ and the keys of the batches. If `expected_term` is not 0: NotLeader unless that term still leads.
   Result<void> load(std::uint64_t expected_term, kv::Deadline deadline);
   Result<void> try_load(std::uint64_t expected_term);
+  Result<void> check_complete() ROTA_EXCLUDES(mutex);
   Result<std::vector<RecordBytes>> read_records(std::uint64_t from, std::size_t max_records);
   Result<std::optional<Snapshot>> read_snapshot();
   // A read that is repeated for a while if the store does not answer.

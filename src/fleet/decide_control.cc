@@ -23,6 +23,9 @@ Result<void> Decision::on(const Control& command) {
       return Error{ErrorCode::kFailedPrecondition,
                    id.to_string() + " has ended: " + std::string(to_string(workflow->outcome))};
     }
+    if (command.action == Action::kRetry && workflow->outcome == Outcome::kSucceeded) {
+      return Error{ErrorCode::kFailedPrecondition, id.to_string() + " has succeeded: there is nothing to retry"};
+    }
     if (command.action == Action::kRetry) {
       ROTA_TRY(check_retry(*workflow, TaskId()));
       retry(*workflow, TaskId());

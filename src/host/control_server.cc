@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "fleet/state.h"
 #include "host/follower.h"
+#include "host/scheduler.h"
 #include "rota/fiber/error.h"
 #include "rota/fiber/nursery.h"
 #include "rota/fiber/sync.h"
@@ -93,6 +94,11 @@ ControlAnswer ControlServer::answer_one(const Execute& request) {
   if (refusing_.load() && std::holds_alternative<fleet::SubmitWorkflow>(request.command)) {
     return ControlAnswer::refusal(Error{
         ErrorCode::kUnavailable, "the host is stopping and takes no more work; submit it again after the restart"});
+  }
+  if (const auto* submission = std::get_if<fleet::SubmitWorkflow>(&request.command)) {
+    if (const Result<void> usable = check_client_key(submission->key); !usable.ok()) {
+      return ControlAnswer::refusal(usable.error());
+    }
   }
   const Result<fleet::Events> events = host_.execute(request.command, {.user = "local"});
   if (!events.ok()) {

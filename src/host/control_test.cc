@@ -127,6 +127,8 @@ TEST(ControlServer, Answers) {
       ASSERT_EQ(accepted.warnings.size(), 1U);
       EXPECT_NE(accepted.warnings[0].find("'b'"), std::string::npos) << accepted.warnings[0];
       EXPECT_EQ(call(*stream, Execute{fleet::SubmitWorkflow{"k", spec}}, kSoon).code(), ErrorCode::kAlreadyExists);
+      EXPECT_EQ(call(*stream, Execute{fleet::SubmitWorkflow{"schedule/a/2026-11-18T11:49:00Z", spec}}, kSoon).code(),
+                ErrorCode::kInvalidArgument);
       EXPECT_EQ(call(*stream, AwaitEnd{WorkflowId(1), 10}, kSoon)->outcome, Outcome::kRunning);
 
       auto waiting = nursery.spawn([&] {

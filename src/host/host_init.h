@@ -2,7 +2,7 @@
 // administrator, in the state folder (H-5).
 //
 //   <state>/tls/ca.pem    the CA's certificate, for clients; valid for ten years
-//   <state>/tls/ca.key    its key; whoever has it can pretend to be the host
+//   <state>/tls/ca.key    its key; a process that has it can impersonate the host
 //   <state>/tls/host.pem  the host's certificate, followed by the CA's; valid for 90 days and renewed by the host
 //   <state>/tls/host.key  its key
 //

@@ -1,19 +1,23 @@
 #include "host/http_api.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <functional>
 #include <utility>
 
 #include "base/json_text.h"
 #include "base/log.h"
 #include "host/follower.h"
 #include "host/http_views.h"
+#include "rota/fiber/time.h"
 
 namespace rota::host {
 
 namespace {
 
 constexpr std::string_view kBearer = "bearer ";
+constexpr std::chrono::seconds kCheckTokenEvery{5};  // Of a stream.
 
 // "example:8080" -> "example", "[::1]:8080" -> "::1".
 std::string host_of(std::string_view authority) {
@@ -234,7 +238,7 @@ net::HttpHandler::Admission HttpApi::admit(const net::HttpRequest& head) {
   Result<Allowed> allowed = check(head);
   if (!allowed.ok()) return finish(problem_response(allowed.error()));
   const HttpRoute& route = *allowed->match.route;
-  if (route.accepts.empty()) return std::uint64_t{0};
+  if (route.accepts.empty()) return route.method == "GET" ? std::uint64_t{0} : kMostOtherBytes;  // `{}` is ignored.
   if (route.most_bytes > 0) return route.most_bytes;
   return route.body_schema.empty() ? kMostWorkflowBytes : kMostOtherBytes;
 }
@@ -247,6 +251,7 @@ net::HttpResponse HttpApi::handle(net::HttpRequest& request) {
                 std::move(allowed->match.path), request_id(request)};
   Result<net::HttpResponse> response = allowed->match.route->handler(call);
   net::HttpResponse finished = finish(response.ok() ? std::move(*response) : problem_response(response.error()));
+  if (finished.stream && call.who != nullptr) guard_stream(finished, request);
   finished.fields.push_back({"X-Request-Id", call.request_id});
   const bool logged = allowed->match.route->logged;
   if (logged && call.who != nullptr && request.method != "GET" && request.method != "HEAD") {
@@ -255,6 +260,37 @@ net::HttpResponse HttpApi::handle(net::HttpRequest& request) {
              {"status", finished.status});
   }
   return finished;
+}
+
+// A stream may last for days; a token that was revoked, or has expired, must not read on.
+void HttpApi::guard_stream(net::HttpResponse& response, const net::HttpRequest& request) {
+  class Writer final : public net::HttpBodyWriter {
+   public:
+    Writer(net::HttpBodyWriter& inner, std::function<Result<void>()> check)
+        : inner_(inner), check_(std::move(check)), checked_(fiber::now()) {}
+    Result<void> write(std::string_view piece) override {
+      if (fiber::now() - checked_ >= kCheckTokenEvery) {
+        ROTA_TRY(check_());
+        checked_ = fiber::now();
+      }
+      return inner_.write(piece);
+    }
+
+   private:
+    net::HttpBodyWriter& inner_;
+    const std::function<Result<void>()> check_;
+    std::chrono::nanoseconds checked_;
+  };
+  const std::string* field = request.field("authorization");
+  std::string token = field == nullptr ? "" : field->substr(std::min(field->size(), kBearer.size()));
+  response.stream = [this, token = std::move(token), stream = std::move(response.stream)](net::HttpBodyWriter& inner) {
+    Writer writer(inner, [&]() -> Result<void> {
+      ROTA_TRY(tokens_.refresh());
+      ROTA_TRY(tokens_.authenticate(token, services_.wall_ns() / 1'000'000'000));
+      return {};
+    });
+    return stream(writer);
+  };
 }
 
 net::HttpResponse HttpApi::refuse(int status, const Error& error) {

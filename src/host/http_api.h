@@ -46,6 +46,8 @@ class HttpApi final : public net::HttpHandler {
   Result<void> check_origin(const net::HttpRequest& head) const;
   Result<Credential> identify(const net::HttpRequest& head);
   [[nodiscard]] bool is_ours(std::string_view authority) const;
+  // Ends the stream of a response soon after its token is no longer valid.
+  void guard_stream(net::HttpResponse& response, const net::HttpRequest& request);
   // Adds what every response has.
   net::HttpResponse finish(net::HttpResponse response) const;
   // The client's X-Request-Id if it is a short word, or a new one.

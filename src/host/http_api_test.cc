@@ -112,6 +112,12 @@ TEST(HttpApi, SubmitIsIdempotent) {
     EXPECT_EQ(stolen.status, 422) << "another user's key";
     EXPECT_EQ(stolen.json()["code"], "AlreadyExists");
     EXPECT_EQ(w.submit(w.ann, std::string(256, 'k')).status, 400);
+    // H-7: a client cannot take the key of a schedule's next firing, which would then be left out.
+    for (const std::string& token : {w.bob, w.admin}) {
+      const Reply reserved = w.submit(token, "schedule/every/2026-11-18T11:49:00Z");
+      EXPECT_EQ(reserved.status, 400);
+      EXPECT_NE(reserved.json()["detail"].get<std::string>().find("use another key"), std::string::npos);
+    }
     EXPECT_EQ(w.submit(w.ann, "").json()["workflow"], "wf-2") << "without a key every submission is new";
     EXPECT_EQ(w.get("/v1/workflows/wf-1").json()["user"], "ann");
     EXPECT_EQ(w.get("/v1/workflows/wf-1").json()["key"], "nightly-1");
@@ -335,6 +341,22 @@ class EventReader {
 };
 
 std::uint64_t id_of(const std::string& event) { return event.empty() ? 0 : std::stoull(event.substr(4)); }
+
+// Contract: H-5. A stream ends soon after its token was revoked, also if nothing happens.
+TEST(HttpApi, AStreamEndsWithItsToken) {
+  HttpWorld().run([](HttpWorld& w) {
+    ASSERT_EQ(w.submit(w.ann).status, 201);
+    EventReader silent(w, "/v1/events");
+    EventReader index(w, "/v1/events?only=index&from=1");
+    EXPECT_FALSE(index.next().empty());
+    ASSERT_TRUE(fiber::sleep_for(20s).ok());
+    ASSERT_TRUE(revoke_token(w.folder.path + "/tokens", "reader").ok());
+    ASSERT_TRUE(fiber::sleep_for(20s).ok());
+    ASSERT_EQ(w.submit(w.ann).status, 201);
+    EXPECT_EQ(silent.next(), "");
+    EXPECT_EQ(index.next(), "");
+  });
+}
 
 // Contract: H-1, H-6. A stream resumes where it was interrupted, without a gap; new records arrive; it stays alive.
 TEST(HttpApi, EventsResume) {

@@ -58,18 +58,18 @@ Result<net::HttpResponse> get_history(HttpCall& call) {
   std::int64_t ended_ns = 0;
   const std::optional<std::string> name = call.text("workflow");
   bool known = !name;
-  ROTA_TRY_ASSIGN(query.last, services.host.follower().read([&](const fleet::State& state) {
-    const std::optional<model::WorkflowId> id = name ? model::WorkflowId::parse(*name) : std::nullopt;
-    const fleet::Workflow* workflow = id ? state.find(*id) : nullptr;
-    if (workflow == nullptr) return;
-    known = true;
-    query.workflow = *id;
-    query.first = workflow->accepted_in;
-    ended_ns = workflow->ended_ns;
-    for (const model::Stage& stage : workflow->spec.stages) {
-      if (view.lanes.size() < History::kMostLanes) view.lanes.push_back(stage.name);
-    }
-  }));
+  ROTA_TRY_ASSIGN(query.last, read_state(call, [&](const fleet::State& state) {
+                    const std::optional<model::WorkflowId> id = name ? model::WorkflowId::parse(*name) : std::nullopt;
+                    const fleet::Workflow* workflow = id ? state.find(*id) : nullptr;
+                    if (workflow == nullptr) return;
+                    known = true;
+                    query.workflow = *id;
+                    query.first = workflow->accepted_in;
+                    ended_ns = workflow->ended_ns;
+                    for (const model::Stage& stage : workflow->spec.stages) {
+                      if (view.lanes.size() < History::kMostLanes) view.lanes.push_back(stage.name);
+                    }
+                  }));
   if (!known) return no_such("workflow", *name);
   view.kinds = History::kinds();
   const auto since_ns = [&] {
@@ -77,7 +77,9 @@ Result<net::HttpResponse> get_history(HttpCall& call) {
   };
   // One at a time, so that any number of open pages costs one helper thread at most.
   const std::lock_guard<fiber::Mutex> computing(services.history.computing());
-  if (const auto found = services.reads.find(call.request.target, since_ns())) {
+  // A client that waited for a record must see it.
+  const std::uint64_t least = call.integer("wait_index") ? query.last : 0;
+  if (const auto found = services.reads.find(call.request.target, since_ns()); found && found->index >= least) {
     return state_response(found->body, found->index);
   }
   ROTA_TRY_ASSIGN(const HistoryView made,

@@ -92,6 +92,10 @@ TEST(HttpPage, ARunAsAPicture) {
     ASSERT_GE(timeline["spans"].size(), 3U) << "two attempts of a, and at least one task of b";
     EXPECT_EQ(timeline["spans"][0][3], 6) << "the first attempt failed";
     EXPECT_EQ(w.get("/v1/workflows/wf-1/timeline?lanes=worker").json()["lanes"][0]["name"], "w");
+    const auto backwards = w.get("/v1/workflows/wf-1/timeline?from=5&to=1");
+    EXPECT_EQ(backwards.status, 400) << backwards.body;
+    EXPECT_EQ(backwards.json()["details"]["parameter"], "to");
+    EXPECT_EQ(w.get("/v1/workflows/wf-1/timeline?from=5&to=5").status, 200);
     EXPECT_EQ(w.get("/v1/workflows/wf-1/graph?level=task&at=" + then).json()["tasks"], "aqqq");
 
     const nlohmann::json overview = w.get("/v1/overview").json();
@@ -190,6 +194,19 @@ TEST(HttpPage, History) {
     EXPECT_LE(few["points"].size(), 4U);
     EXPECT_EQ(w.get("/v1/history?workflow=wf-9").status, 404);
     EXPECT_EQ(w.get("/v1/history?points=5000").status, 400);
+    // H-1: every read accepts a past moment, and can wait for a newer record.
+    const std::uint64_t moment = history["points"][points - 1]["index"];
+    const auto past = w.get("/v1/history?at=" + std::to_string(moment));
+    ASSERT_EQ(past.status, 200) << past.body;
+    EXPECT_EQ(past.fields.at("rota-index"), std::to_string(moment));
+    const nlohmann::json before = past.json();
+    EXPECT_EQ(before["points"].back()["index"], moment);
+    EXPECT_EQ(before["points"].front(), history["points"].front());
+    EXPECT_EQ(w.get("/v1/history?workflow=wf-1&at=1").status, 404) << "the workflow was not submitted yet";
+    EXPECT_EQ(w.get("/v1/history?at=1000000").status, 404);
+    const auto waited = w.get("/v1/history?wait=5&wait_index=" + std::to_string(moment));
+    ASSERT_EQ(waited.status, 200) << waited.body;
+    EXPECT_GT(waited.json()["points"].back()["index"].get<std::uint64_t>(), moment);
   });
 }
 

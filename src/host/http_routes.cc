@@ -350,11 +350,12 @@ std::vector<HttpRoute> make_table() {
       {.method = "GET",
        .path = "/v1/history",
        .operation = "getHistory",
-       .summary = "How many tasks ran, and how many waited for which reason, at moments all over the log.",
-       .parameters =
+       .summary = "How many tasks ran, and how many waited for which reason, at moments all over the log. With `at`, "
+                  "the log ends with that record.",
+       .parameters = reading(
            {kFresh,
             {.name = "workflow", .meaning = "only of this workflow, by stage, from its submission to its end"},
-            {.name = "points", .meaning = "about so many moments (200)", .type = Type::kInteger, .most = 1000}},
+            {.name = "points", .meaning = "about so many moments (200)", .type = Type::kInteger, .most = 1000}}),
        .replies = {json<HistoryView>(200, "The moments, the first one first.")},
        .errors = {404, 410},
        .handler = &routes::get_history});

@@ -266,6 +266,12 @@ Result<net::HttpResponse> get_graph(HttpCall& call) {
 }
 
 Result<net::HttpResponse> get_timeline(HttpCall& call) {
+  if (const auto from = call.integer("from"), to = call.integer("to"); from && to && *to < *from) {
+    return Error{ErrorCode::kInvalidArgument, "the timeline would end (to=" + std::to_string(*to) +
+                                                  ") before it begins (from=" + std::to_string(*from) +
+                                                  "); both are microseconds after the submission"}
+        .with("parameter", "to");
+  }
   return answer_shared<TimelineView>(call, [&](const State& state, TimelineView& view) -> Result<void> {
     ROTA_TRY_ASSIGN(const Workflow* workflow, find_workflow(state, call.path[0]));
     TimelineMaker(call, state, *workflow, view).run();

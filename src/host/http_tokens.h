@@ -10,7 +10,7 @@
 // name matches the pattern in the place of the user; the role worker is the identity of the worker that is named there
 // (worker_access.h). Both allow nothing else.
 //
-// The file belongs to the user who runs the host and has mode 0600; any other mode is refused, because whoever can
+// The file belongs to the user who runs the host and has mode 0600; any other mode is refused, because a user who can
 // write the file is an administrator. It is replaced as a whole (a new file is renamed), under a lock, so that the host
 // and `rota token` may both change it. The host notices a changed file with the next request: a token that is revoked
 // is refused from then on.
@@ -67,7 +67,7 @@ class Tokens {
  public:
   explicit Tokens(std::string path) : path_(std::move(path)) {}
 
-  // Reads the file if it has changed since. After an error nobody is let in until the file is right again.
+  // Reads the file if it has changed since. After an error every token is refused until the file is right again.
   Result<void> refresh();
   // Whose token it is. Unauthenticated: the sentence does not say whether the id exists. The comparison takes the same
   // time wherever the secrets differ.

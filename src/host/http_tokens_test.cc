@@ -69,7 +69,7 @@ TEST(HttpTokens, LifeOfAToken) {
   EXPECT_TRUE(tokens.authenticate(ann, 0).ok());
 }
 
-// Contract: H-5. Whoever could write the file could be anybody; then nobody is let in.
+// Contract: H-5. A user who could write the file could make a token of any role; then every token is refused.
 TEST(HttpTokens, AFileThatIsNotSafe) {
   const StateFolder folder;
   const std::string path = folder.path + "/tokens";

@@ -13,6 +13,7 @@
 #include "host/http_routes.h"
 #include "host/http_views.h"
 #include "host/http_writing.h"
+#include "host/scheduler.h"
 #include "model/json.h"
 #include "rota/fiber/blocking.h"
 #include "workflow/workflow.h"
@@ -234,6 +235,7 @@ Result<net::HttpResponse> submit_workflow(HttpCall& call) {
     return Error{ErrorCode::kUnavailable, "the host is stopping and takes no more work; submit it after the restart"};
   }
   ROTA_TRY_ASSIGN(std::string key, key_of(call));
+  ROTA_TRY(check_client_key(key));
   ROTA_TRY_ASSIGN(workflow::WorkflowFile file, read_body(call));
   if (!file.ok()) return file_problem(file);
   file.spec.user = call.who->user;

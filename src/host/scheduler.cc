@@ -4,7 +4,9 @@
 #include <chrono>
 #include <cstdio>
 #include <optional>
+#include <string_view>
 
+#include "base/json_text.h"
 #include "base/log.h"
 #include "host/follower.h"
 #include "rota/clock.h"
@@ -16,6 +18,7 @@ namespace {
 
 constexpr std::chrono::seconds kLookEvery{1};
 constexpr std::int64_t kSecond = 1'000'000'000;
+constexpr std::string_view kFiringKeys = "schedule/";
 constexpr std::size_t kMostTimes = 1'000;  // Parsed schedules that are kept.
 
 std::int64_t floor_seconds(std::int64_t ns) { return ns / kSecond - (ns % kSecond < 0 ? 1 : 0); }
@@ -65,7 +68,14 @@ std::string firing_key(const std::string& schedule, std::int64_t nominal_s) {
   char text[64];
   (void)std::snprintf(text, sizeof text, "%04lld-%02d-%02dT%02d:%02d:00Z", static_cast<long long>(time.year),
                       time.month, time.day, time.hour, time.minute);
-  return "schedule/" + schedule + "/" + text;
+  return std::string(kFiringKeys) + schedule + "/" + text;
+}
+
+Result<void> check_client_key(std::string_view key) {
+  if (!key.starts_with(kFiringKeys)) return {};
+  return Error{ErrorCode::kInvalidArgument, "the key '" + printable(key) + "' begins with '" +
+                                                std::string(kFiringKeys) +
+                                                "', like the keys of workflows that schedules start; use another key"};
 }
 
 Scheduler::Scheduler(Host& host, std::function<std::int64_t()> wall_ns)

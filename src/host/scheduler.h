@@ -15,6 +15,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -40,6 +41,9 @@ inline constexpr std::int64_t kLateSeconds = 60;
                                                   std::int64_t last_s, std::int64_t now_s);
 // "schedule/nightly/2026-11-18T03:00:00Z": the key of the workflow for a nominal time.
 [[nodiscard]] std::string firing_key(const std::string& schedule, std::int64_t nominal_s);
+// InvalidArgument if the key of a client's submission is one that a schedule could use: a client that took it would
+// suppress that firing.
+[[nodiscard]] Result<void> check_client_key(std::string_view key);
 
 class Scheduler {
  public:

@@ -26,7 +26,8 @@
 // found by the two nodes and the number of the connection between them. In deterministic mode (virtual time) the same
 // seed gives the same bytes at the same times; digest() tells whether two runs did.
 //
-// No task belongs to the network: times are computed when bytes are sent, and whoever waits sleeps until the next one.
+// No task belongs to the network: times are computed when bytes are sent, and a task that waits sleeps until the next
+// one.
 //
 // Bounds: buffer_bytes per direction, `backlog` connections per listener that were not accepted.
 // Thread safety: every function from any task or thread. The streams and listeners may outlive the SimNetwork.

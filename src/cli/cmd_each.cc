@@ -1,5 +1,6 @@
 // `rota each -- COMMAND {}`: runs a command for each line, argument or combination of arguments (Y-8).
 #include <algorithm>
+#include <charconv>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -27,6 +28,7 @@ namespace rota::cli {
 namespace {
 
 constexpr std::size_t kMostValues = 1'000'000;
+constexpr std::int64_t kMostOutputBytes = std::int64_t{1} << 40;  // The output is the point: all of it is printed.
 constexpr std::string_view kSeparator = ":::";
 
 struct EachOptions {
@@ -99,30 +101,110 @@ Result<Lists> lists_of(const EachOptions& options, std::vector<std::string>* com
   return lists;
 }
 
-// Puts what `value(i)` returns in the place of {1}, {2}, ..., and all values in the place of {}.
+// How text of a shell is quoted at each of its positions, so that a value can be inserted there as one word: in double
+// quotes, in single quotes, or not at all. Follows quotes, backslashes, comments and $(...); not here-documents.
+class ShellQuotes {
+ public:
+  enum class State : std::uint8_t { kBare, kDouble, kSingle };
+
+  [[nodiscard]] State state() const { return states_.back(); }
+  // The next characters of the text; returns how many of them it has read.
+  std::size_t read(std::string_view rest) {
+    const char c = rest.front();
+    const bool begins_word = std::exchange(begins_word_, c == ' ' || c == '\t' || c == '\n' || c == ';' || c == '(');
+    if (comment_) {
+      comment_ = c != '\n';
+      return 1;
+    }
+    if (state() == State::kSingle) {
+      if (c == '\'') states_.pop_back();
+      return 1;
+    }
+    if (c == '\\' && rest.size() > 1) return 2;
+    if (rest.starts_with("$(")) {
+      states_.push_back(State::kBare);
+      return 2;
+    }
+    if (c == '"') {
+      if (state() == State::kDouble) {
+        states_.pop_back();
+      } else {
+        states_.push_back(State::kDouble);
+      }
+    } else if (state() == State::kBare) {
+      if (c == '\'') states_.push_back(State::kSingle);
+      if (c == '(') states_.push_back(State::kBare);
+      if (c == ')' && states_.size() > 1) states_.pop_back();
+      comment_ = c == '#' && begins_word;
+    }
+    return 1;
+  }
+
+ private:
+  std::vector<State> states_{State::kBare};
+  bool comment_ = false;
+  bool begins_word_ = true;
+};
+
+// A reference to a variable of the shell that is one word there.
+std::string shell_word(const std::string& variable, ShellQuotes::State state) {
+  const std::string reference = "$${" + variable + "}";
+  if (state == ShellQuotes::State::kDouble) return reference;
+  if (state == ShellQuotes::State::kSingle) return "'\"" + reference + "\"'";
+  return "\"" + reference + "\"";
+}
+
+// Puts what `value(i, quotes)` returns in the place of {1}, {2}, ..., and all values in the place of {}.
 template <class F>
 std::string replaced(std::string_view word, std::size_t lists, F&& value) {
   std::string out;
+  ShellQuotes quotes;
   while (!word.empty()) {
     bool found = false;
     if (word.starts_with("{}")) {
-      for (std::size_t i = 0; i < lists; ++i) out.append(i == 0 ? "" : " ").append(value(i));
+      for (std::size_t i = 0; i < lists; ++i) out.append(i == 0 ? "" : " ").append(value(i, quotes.state()));
       word.remove_prefix(2);
       found = true;
     }
     for (std::size_t i = 0; i < lists && !found; ++i) {
       const std::string mark = "{" + std::to_string(i + 1) + "}";
       if (!word.starts_with(mark)) continue;
-      out.append(value(i));
+      out.append(value(i, quotes.state()));
       word.remove_prefix(mark.size());
       found = true;
     }
     if (found) continue;
-    if (word.starts_with("${")) out.push_back('$');  // The user's own text is not a reference.
-    out.push_back(word.front());
-    word.remove_prefix(1);
+    const std::size_t count = quotes.read(word);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (word.substr(i).starts_with("${")) out.push_back('$');  // The user's own text is not a reference.
+      out.push_back(word[i]);
+    }
+    word.remove_prefix(count);
   }
   return out;
+}
+
+// {3} without a third list would reach the command as it is.
+Result<void> check_marks(const std::vector<std::string>& command, std::size_t lists) {
+  for (const std::string& word : command) {
+    for (std::size_t at = word.find('{'); at != std::string::npos; at = word.find('{', at + 1)) {
+      const std::size_t end = word.find_first_not_of("0123456789", at + 1);
+      if (end == std::string::npos || end == at + 1 || word[end] != '}') continue;
+      if (at > 0 && word[at - 1] == '$') continue;  // ${3} of the shell.
+      std::size_t number = 0;
+      const auto parsed = std::from_chars(word.data() + at + 1, word.data() + end, number);
+      if (parsed.ec == std::errc() && number >= 1 && number <= lists) continue;
+      const std::string digits = word.substr(at + 1, end - at - 1).substr(0, 20);
+      const std::string known = lists == 1   ? "there is one list of values, {1}"
+                                : lists == 2 ? "there are 2 lists of values, {1} and {2}"
+                                             : "there are " + std::to_string(lists) + " lists of values, {1} to {" +
+                                                   std::to_string(lists) + "}";
+      return wrong("the command has {" + digits + "}, and " + known +
+                   "; if it is not meant as a value, as in a regular expression, write {" + digits + "," + digits +
+                   "}");
+    }
+  }
+  return {};
 }
 
 bool has_mark(const std::vector<std::string>& command, std::size_t lists) {
@@ -153,16 +235,19 @@ model::WorkflowSpec spec_of(std::vector<std::string> command, const Lists& lists
   model::ProgramSpec& program = use.spec.program.emplace();
   std::error_code error;
   program.directory = std::filesystem::current_path(error).string();
+  program.limits.output_bytes = kMostOutputBytes;
   if (command.size() == 1) {
-    program.shell = replaced(command.front(), lists.size(),
-                             [](std::size_t i) { return "\"$${ROTA_REF_" + std::to_string(i + 1) + "}\""; });
+    program.shell = replaced(command.front(), lists.size(), [](std::size_t i, ShellQuotes::State state) {
+      return shell_word("ROTA_REF_" + std::to_string(i + 1), state);
+    });
     for (std::size_t i = 1; i <= lists.size(); ++i) {
       program.environment.push_back({"ROTA_REF_" + std::to_string(i), "${matrix.v" + std::to_string(i) + "}"});
     }
   } else {
     for (const std::string& word : command) {
-      program.arguments.push_back(
-          replaced(word, lists.size(), [](std::size_t i) { return "${matrix.v" + std::to_string(i + 1) + "}"; }));
+      program.arguments.push_back(replaced(word, lists.size(), [](std::size_t i, ShellQuotes::State) {
+        return "${matrix.v" + std::to_string(i + 1) + "}";
+      }));
     }
   }
   model::Stage& stage = spec.stages.emplace_back();
@@ -239,6 +324,7 @@ class EachView final : public RunView {
 Result<int> each(const EachOptions& options, Output& output) {
   std::vector<std::string> command;
   ROTA_TRY_ASSIGN(const Lists lists, lists_of(options, &command));
+  ROTA_TRY(check_marks(command, lists.size()));
   RunSetup setup;
   setup.workflow.spec = spec_of(command, lists, options);
   setup.workflow.content = model::hash_fields(setup.workflow.spec).to_string();

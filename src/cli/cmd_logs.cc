@@ -234,6 +234,12 @@ class Logs {
   // Prints until all tasks have ended, or until no process runs them. Every round reads the new records of the ledger
   // first and the files second: when the ledger says that a task has ended, all of its output is in its file.
   Result<void> follow() {
+    const auto say = [this](const std::string& text) {
+      output_.flush();
+      output_.note(text);
+    };
+    source_->keep_trying(say);
+    if (host_ != nullptr) host_->keep_trying(say);
     for (Followed& each : followed_) {
       if (!each.file.path().empty()) ROTA_TRY(print_one(each));
       if (!several_ && each.owner.attempt.is_none()) say_none(each);
@@ -316,7 +322,8 @@ Subcommand logs_subcommand() {
       .json = "print one JSON object per line of a log",
       .footer =
           "With several tasks, each line starts with the name of its task. If a task wrote more than is kept, the\n"
-          "first and the last part of its output are kept.",
+          "first and the last part of its output are kept. With -f, a host at a URL that stops answering is waited "
+          "for.",
       .examples = {"rota logs train                        # of the latest run in this folder",
                    "rota logs nightly.yaml 'train[3]' -f   # follow it until it has ended",
                    "rota logs --failed --tail 20           # the last lines of each failed task"},

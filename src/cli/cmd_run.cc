@@ -53,7 +53,7 @@ struct RunOptions {
 Result<Past> past_in(const std::string& state, const PastQuery& query) {
   const std::string path = state + "/ledger.db";
   std::error_code error;
-  if (!std::filesystem::exists(path, error)) return Past{};
+  if (!std::filesystem::exists(path, error)) return read_past(fleet::Brain().state(), query);
   ROTA_TRY_ASSIGN(const std::unique_ptr<LogSource> source, LogSource::open(path));
   ProgressLine line(false);
   ROTA_TRY_ASSIGN(const RunLog log, read_log(*source, line));
@@ -63,13 +63,29 @@ Result<Past> past_in(const std::string& state, const PastQuery& query) {
 Result<int> show_plan(const RunSetup& setup, Output& output) {
   const PastQuery query = past_query(setup);
   ROTA_TRY_ASSIGN(const Past past, past_in(setup.state, query));
+  ROTA_TRY(check_missing(past));
   ROTA_TRY_ASSIGN(std::vector<std::string> warnings,
                   fleet::infeasible_on(setup.workflow.spec, setup.workers, setup.policy));
   output.plan({setup.workflow.spec, setup.workers, plan_of(past, query), std::move(warnings)});
   return 0;
 }
 
+// --only and --from take over earlier results, and --fresh keeps none.
+Result<void> check_fresh(const RunOptions& options) {
+  const Selection& selection = options.selection;
+  if (!options.fresh || (selection.only.empty() && selection.from.empty())) return {};
+  if (!selection.only.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--only runs a stage with the earlier results of what it needs, and --fresh keeps no results; use "
+                 "`--fresh --until " +
+                     printable(selection.only.front()) + "` to run the stage and what it needs, or leave out --fresh"};
+  }
+  return Error{ErrorCode::kInvalidArgument,
+               "--from keeps the results of the other stages, and --fresh keeps no results; leave out one of them"};
+}
+
 Result<int> run(const RunOptions& options, Output& output) {
+  ROTA_TRY(check_fresh(options));
   RunSetup setup;
   ROTA_TRY_ASSIGN(setup.workflow, load_workflow(options.file, options.params));
   if (!options.selection.empty()) {
@@ -169,7 +185,7 @@ Subcommand run_subcommand() {
       .footer =
           "FILE may be - for the standard input. A second run resumes the first: tasks that succeeded are not run\n"
           "again. If the file was edited, unchanged tasks keep their results. --only, --from and --until may be given\n"
-          "several times.\n"
+          "several times; --fresh can be combined with --until, but not with --only and --from, which keep results.\n"
           "Ctrl-C cancels the running tasks; a second Ctrl-C exits immediately. Exit status 1: the workflow failed;\n"
           "7: it was cancelled.",
       .examples = {"rota run nightly.yaml", "rota run nightly.yaml --jobs 4 --state /var/tmp/nightly",

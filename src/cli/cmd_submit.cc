@@ -43,14 +43,22 @@ struct SubmitOptions {
   fleet::OverlapRule overlap = fleet::OverlapRule::kSkip;
 };
 
-// The workflow was accepted. A host that follows another one may learn of it a moment after its leader has answered.
-Result<host::ControlAnswer> wait_for_end(const std::string& target, model::WorkflowId workflow) {
+// The workflow was accepted. A host that follows another one may learn of it a moment after its leader has answered. A
+// host that restarts is waited for: it resumes the workflow.
+Result<host::ControlAnswer> wait_for_end(const std::string& target, model::WorkflowId workflow, Output& output) {
   const auto known_at = std::chrono::steady_clock::now() + kFollowsWithin;
+  bool answers = true;
   for (;;) {
     const auto ask_again_at = std::chrono::steady_clock::now() + kAskAgainAfter;
     Result<host::ControlAnswer> answer = ask_host(target, host::AwaitEnd{workflow, kWaitMs});
     const bool follows = answer.code() == ErrorCode::kNotFound && std::chrono::steady_clock::now() < known_at;
-    if (!answer.ok() && !follows) return answer;
+    const bool silent = !answer.ok() && is_worth_trying_again(answer.code());
+    if (!answer.ok() && !follows && !silent) return answer;
+    if (silent && answers) {
+      output.note(workflow.to_string() + " was accepted, but its end is not known: " + answer.error().message +
+                  "; trying again until the host answers");
+    }
+    answers = !silent;
     if (answer.ok() && answer->outcome != fleet::Outcome::kRunning) return answer;
     std::this_thread::sleep_until(ask_again_at);
   }
@@ -97,7 +105,7 @@ Result<int> submit(const SubmitOptions& options, Output& output) {
       ask_host(target, host::Execute{fleet::SubmitWorkflow{options.key, std::move(loaded.spec)}});
   Submission submission;
   if (!answer.ok()) {
-    // With the same key the same workflow is meant: whoever submits twice gets the first one.
+    // The same key means the same workflow: a client that submits it twice gets the id of the first submission.
     Error error = std::move(answer).take_error();
     const std::string* known = error.detail("workflow");
     if (error.code != ErrorCode::kAlreadyExists || known == nullptr) return error;
@@ -113,7 +121,7 @@ Result<int> submit(const SubmitOptions& options, Output& output) {
     output.submitted(submission);
     return 0;
   }
-  ROTA_TRY_ASSIGN(const host::ControlAnswer ended, wait_for_end(target, submission.workflow));
+  ROTA_TRY_ASSIGN(const host::ControlAnswer ended, wait_for_end(target, submission.workflow, output));
   submission.outcome = ended.outcome;
   output.submitted(submission);
   for (const host::ControlAnswer::Detail& detail : ended.details) {
@@ -158,9 +166,9 @@ Subcommand submit_subcommand() {
       .json = "print one JSON object",
       .footer =
           "Prints the workflow's id. With --wait, the exit status is that of `rota run`: 1 if the workflow failed, "
-          "6 if its\ndeadline has passed, 7 if it was cancelled. With --cron it becomes a schedule; `rota schedules` "
-          "lists, "
-          "pauses and\nremoves them.",
+          "6 if its\ndeadline has passed, 7 if it was cancelled; a host that is restarted meanwhile is waited for. "
+          "With "
+          "--cron it\nbecomes a schedule; `rota schedules` lists, pauses and removes them.",
       .examples = {"rota submit nightly.yaml --state /var/lib/rota",
                    "rota submit nightly.yaml --key nightly-2026-11-17 --wait",
                    "ROTA_URL=https://rota.example:7070 rota submit nightly.yaml",

@@ -64,6 +64,10 @@ class Watch {
     progress.clear();
     ROTA_TRY_ASSIGN(workflow_, choose(state(), options.workflow));
     begin();
+    source_->keep_trying([this](const std::string& text) {
+      view_->finish();  // On a terminal, the remark takes the place of what is drawn again.
+      output_.note(text);
+    });
     while (state().find(workflow_) != nullptr && state().at(workflow_).outcome == fleet::Outcome::kRunning) {
       ROTA_TRY_ASSIGN(const std::optional<std::string> writer, writer_of(place.log));
       ROTA_TRY(writer ? source_->wait() : source_->refresh());
@@ -150,7 +154,8 @@ Subcommand watch_subcommand() {
       .json = "print one JSON object per event, and the status at the end",
       .footer =
           "What ended before is in the status that is printed at the end. The exit status is that of `rota run`: 1 if\n"
-          "the workflow failed or nobody runs it, 7 if it was cancelled.",
+          "the workflow failed or nobody runs it, 7 if it was cancelled. A host at a URL that stops answering is "
+          "waited for.",
       .examples = {"rota watch                                    # the latest run in this folder, or of $ROTA_URL",
                    "rota watch https://rota.example:7070 wf-3"},
       .run = [options](Output& output) -> Result<int> {

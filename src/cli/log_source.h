@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,6 +41,8 @@ class LogSource {
   virtual Result<void> wait();
   // The brain after the last record, from the start.
   Result<fleet::Brain> read_all();
+  // A source over HTTP whose host stops answering waits for it from now on instead of failing; see RemoteHost.
+  virtual void keep_trying(const std::function<void(const std::string& text)>& /*say*/) {}
   // How much was read, in thousandths.
   [[nodiscard]] virtual int permille() const = 0;
 

@@ -28,6 +28,7 @@ constexpr std::string_view kSystemCas = "/etc/ssl/certs/ca-certificates.crt";
 constexpr std::string_view kPin = "sha256:";
 constexpr std::size_t kMostHops = 4;  // From leader to leader without a pause.
 constexpr std::chrono::milliseconds kPause{200};
+constexpr std::chrono::milliseconds kMostPause{2000};  // Of a reader that waits for a host to come back.
 constexpr std::chrono::seconds kCommandWithin{10};
 constexpr std::uint64_t kMostBody = std::uint64_t{1} << 30;  // A snapshot may be large.
 
@@ -145,6 +146,7 @@ struct RemoteHost::Body {
   std::shared_ptr<net::TlsContext> tls{};
   std::unique_ptr<net::TlsNetwork> network{};
   std::unique_ptr<net::HttpClient> client{};
+  std::function<void(const std::string&)> say{};  // Empty: a request that nobody answers fails.
 
   [[nodiscard]] Result<void> check(const std::string& to) const;
   Result<void> turn_to(const std::string& to);
@@ -214,7 +216,24 @@ Result<void> RemoteHost::Body::turn_to(const std::string& to) {
   return {};
 }
 
+void RemoteHost::keep_trying(std::function<void(const std::string& text)> say) { body_->say = std::move(say); }
+
 Result<net::HttpResponse> RemoteHost::ask(const Ask& ask) {
+  std::chrono::milliseconds pause = kPause;
+  for (bool waiting = false;; waiting = true) {
+    Result<net::HttpResponse> response = ask_hosts(ask);
+    if (!body_->say || ask.method != "GET") return response;
+    if (response.ok() || !is_worth_trying_again(response.code())) {
+      if (waiting) body_->say("the host at " + body_->url + " answers again");
+      return response;
+    }
+    if (!waiting) body_->say(response.error().message + "; trying again until it answers");
+    (void)body_->runtime->run([&] { return fiber::sleep_for(pause); });
+    pause = std::min(pause * 2, kMostPause);
+  }
+}
+
+Result<net::HttpResponse> RemoteHost::ask_hosts(const Ask& ask) {
   const auto until = std::chrono::steady_clock::now() + ask.within;
   for (std::size_t hops = 0;; ++hops) {
     Result<net::HttpResponse> response = ask_one(ask);
@@ -260,6 +279,11 @@ Result<net::HttpResponse> RemoteHost::ask_one(const Ask& ask) {
         "the host at " + body_->url + " needs a token: set ROTA_TOKEN, or `token = ...` in the context file";
   }
   return error;
+}
+
+bool is_worth_trying_again(ErrorCode code) {
+  const int status = exit_status(code);
+  return status == exit_status(ErrorCode::kUnavailable) || status == exit_status(ErrorCode::kTimeout);
 }
 
 Error problem_of(const net::HttpResponse& response) {

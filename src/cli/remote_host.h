@@ -21,6 +21,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -73,15 +74,23 @@ class RemoteHost {
   // with the detail "status". Unavailable, with what to do, if nobody answers. Starts a runtime: call it outside of
   // one.
   Result<net::HttpResponse> ask(const Ask& ask);
+  // From now on, a read (GET) that fails because the host does not answer is repeated with backoff until it answers.
+  // For subcommands that follow a run and have had a first answer: a host that restarts does not end them. `say` gets a
+  // sentence when the host stops answering, and one when it answers again.
+  void keep_trying(std::function<void(const std::string& text)> say);
   // The host that the last request was sent to.
   [[nodiscard]] const std::string& url() const;
 
  private:
   RemoteHost();
+  Result<net::HttpResponse> ask_hosts(const Ask& ask);
   Result<net::HttpResponse> ask_one(const Ask& ask);
   struct Body;
   std::unique_ptr<Body> body_;
 };
+
+// Whether a request that failed like this may succeed later without a change: nobody answered, or not in time.
+[[nodiscard]] bool is_worth_trying_again(ErrorCode code);
 
 // The error of a response with a status of 400 or more.
 [[nodiscard]] Error problem_of(const net::HttpResponse& response);

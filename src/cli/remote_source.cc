@@ -48,6 +48,7 @@ class RemoteSource final : public LogSource {
 
   Result<void> refresh() override { return begun_ && at_ == records_.size() ? fetch(0) : Result<void>(); }
   Result<void> wait() override { return at_ == records_.size() ? fetch(kWaitSeconds) : Result<void>(); }
+  void keep_trying(const std::function<void(const std::string& text)>& say) override { host_->keep_trying(say); }
   [[nodiscard]] int permille() const override {
     return last_ == 0 ? 1000 : static_cast<int>(std::min(position_.index, last_) * 1000 / last_);
   }

@@ -570,6 +570,17 @@ Past read_past(const fleet::State& state, const PastQuery& query) {
   return past;
 }
 
+Result<void> check_missing(const Past& past) {
+  if (past.missing.empty()) return {};
+  std::string names;
+  for (std::size_t i = 0; i < std::min<std::size_t>(past.missing.size(), 5); ++i) {
+    names += (i == 0 ? "" : ", ") + past.missing[i];
+  }
+  if (past.missing.size() > 5) names += " and " + std::to_string(past.missing.size() - 5) + " more";
+  return Error{ErrorCode::kFailedPrecondition,
+               "no earlier run has a result of " + names + "; run them first, for example with --until"};
+}
+
 std::vector<StagePlan> plan_of(const Past& past, const PastQuery& query) {
   std::vector<StagePlan> plans;
   std::uint32_t first = 0;

@@ -24,6 +24,7 @@
 #include "fleet/event.h"
 #include "model/workflow_spec.h"
 #include "rota/model/ids.h"
+#include "rota/result.h"
 #include "rota/worker.h"
 
 namespace rota::fleet {
@@ -101,6 +102,8 @@ struct StagePlan {
   std::string why{};        // Why the others run.
   bool open_ended = false;  // How many there are is known when the results are that its matrix names.
 };
+// FailedPrecondition if a result is missing that --only or --from takes over.
+[[nodiscard]] Result<void> check_missing(const Past& past);
 [[nodiscard]] std::vector<StagePlan> plan_of(const Past& past, const PastQuery& query);
 
 // "keeping 3 of 9 results, of a and b[..]; running again: c (the program changed), d (needs c)"; for a new run after an

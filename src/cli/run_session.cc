@@ -177,15 +177,7 @@ Result<Past> Session::look_back() {
   auto past = std::make_shared<Past>();
   // This need not be durable: what is decided by it comes later in the log.
   ROTA_TRY(host_->peek([this, past](const fleet::State& state) { *past = read_past(state, query_); }));
-  if (!past->missing.empty()) {
-    std::string names;
-    for (std::size_t i = 0; i < std::min<std::size_t>(past->missing.size(), 5); ++i) {
-      names += (i == 0 ? "" : ", ") + past->missing[i];
-    }
-    if (past->missing.size() > 5) names += " and " + std::to_string(past->missing.size() - 5) + " more";
-    return Error{ErrorCode::kFailedPrecondition,
-                 "no earlier run has a result of " + names + "; run them first, for example with --until"};
-  }
+  ROTA_TRY(check_missing(*past));
   return std::move(*past);
 }
 

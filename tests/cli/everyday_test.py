@@ -219,13 +219,34 @@ class Files(RunCase):
                                      "  - {name: a, use: x}", "  - {name: b, use: z, run: 'true'}",
                                      "  - {name: c, run: 'true', env_file: no.env}"))
         text = self.rota("validate", "in/w.yaml").stderr
-        self.assertIn("in/w.yaml:3:13: the included file '../outside.yaml' is outside the workflow's folder", text)
+        self.assertIn("in/w.yaml:3:13: the included file '../outside.yaml': it is outside the workflow's folder", text)
         self.assertIn("loop2.yaml:3:12: the included file 'loop.yaml' includes itself", text)
         self.assertIn("in/w.yaml:3:30: loop.yaml:4:32: unknown key 'tiemout'", text)
         self.assertIn("the included file 'gone.yaml': it cannot be opened", text)
         self.assertIn("the template 'x' uses itself", text)
         self.assertIn("use is 'z', but there is no such template", text)
         self.assertIn("the env_file 'no.env': it cannot be opened", text)
+
+        # A template that no stage uses is checked as well.
+        self.write("in/w.yaml", spec("templates:", "  x: {use: y}", "  y: {use: [x]}", "  z: {use: z}", "  u: {use: nothing}",
+                                     "stages:", "  - {name: a, run: 'true'}"))
+        done = self.rota("validate", "in/w.yaml")
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn("in/w.yaml:5:15: the template 'x' uses itself", done.stderr)
+        self.assertIn("in/w.yaml:6:14: the template 'z' uses itself", done.stderr)
+        self.assertIn("in/w.yaml:7:14: use is 'nothing', but there is no such template (there are u, x, y, z)", done.stderr)
+        self.assertEqual(done.stderr.count("uses itself"), 2, done.stderr)
+
+        # An env_file is read below the workflow's folder only, as an included file is; a link does not lead out of it.
+        self.write("outside.env", "A=1\n")
+        os.symlink("../outside.env", self.path("in/link.env"))
+        self.write("in/w.yaml", spec("env_file: [../outside.env]", "stages:", "  - {name: a, run: 'true', env_file: link.env}",
+                                     "  - {name: b, run: 'true', env_file: " + self.path("outside.env") + "}"))
+        done = self.rota("validate", "in/w.yaml")
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn("in/w.yaml:3:14: the env_file '../outside.env': it is outside the workflow's folder", done.stderr)
+        self.assertIn("in/w.yaml:5:40: the env_file 'link.env': it is outside the workflow's folder", done.stderr)
+        self.assertIn("in/w.yaml:6:40: the env_file '" + self.path("outside.env") + "': it is outside", done.stderr)
 
         # A line that is not understood may be part of a key: it is not shown.
         self.write("keys.env", "A=1\nhunter22\n")
@@ -279,6 +300,8 @@ class Partial(RunCase):
         done = self.rota("run", "w.yaml", "--only", "b")
         self.assertEqual(done.returncode, 4, done.stdout + done.stderr)
         self.assertIn("no earlier run has a result of a; run them first", done.stderr)
+        plan = self.rota("run", "w.yaml", "--only", "b", "--dry-run")
+        self.assertEqual((plan.returncode, plan.stderr), (4, done.stderr), plan.stdout)
         self.assertEqual(self.rota("run", "w.yaml", "--until", "b").returncode, 0)
         self.assertEqual(self.ran(), ["a", "b1"])
         done = self.rota("run", "w.yaml", "--only", "b")
@@ -300,6 +323,13 @@ class Partial(RunCase):
         self.assertIn("--only 'bb': the workflow has no such stage; did you mean 'b'?", done.stderr)
         done = self.rota("run", "w.yaml", "--only", "m[-1]")
         self.assertIn("--only 'm[-1]': write the number of a task in the brackets, counted from 0", done.stderr)
+        # --only and --from take over results, and --fresh keeps none: nothing runs. --until takes over nothing.
+        for selection, words in (("--only", "use `--fresh --until b`"), ("--from", "leave out one of them")):
+            done = self.rota("run", "w.yaml", "--fresh", selection, "b")
+            self.assertEqual((done.returncode, self.ran()), (2, []), done.stdout + done.stderr)
+            self.assertIn(words, done.stderr)
+        self.assertEqual(self.rota("run", "w.yaml", "--fresh", "--until", "b").returncode, 0)
+        self.assertEqual(self.ran(), ["a", "b1"])
 
 
 class Partial(RunCase):

@@ -188,6 +188,25 @@ class Each(RunCase):
         done = self.rota("each", "--", "echo", ":::", "last")
         self.assertEqual(done.stdout, "last\n")
         self.assertIn("there is no command", self.rota("each", "--", ":::", "a").stderr)
+        # Y-8, B-13: a value is one word, whatever quotes stand around it.
+        for text, wanted in (('printf "[%s]" "{}"; echo', "[x *  y]"), ('printf "[%s]" "<{}>"; echo', "[<x *  y>]"), ("printf '[%s]' '{}'; echo", "[x *  y]"),
+                             ("printf '[%s]' '<{}>'; echo", "[<x *  y>]"), ('printf "[%s]" "$(printf %s "{}")"; echo', "[x *  y]"),
+                             ("printf \"[%s]\" \"$(printf %s '{}')\"; echo", "[x *  y]"), ("# it's\nprintf '[%s]' {}; echo", "[x *  y]"),
+                             ('printf "[%s]" \\"{}; echo', '["x *  y]')):
+            done = self.rota("each", "--", text, ":::", "x *  y")
+            self.assertEqual((done.returncode, done.stdout), (0, wanted + "\n"), text + done.stderr)
+        # Y-8: all of the output is printed, also if it is large.
+        done = self.rota("each", "--", "seq 1 {}", ":::", "400000")
+        self.assertEqual(done.stdout, "".join(f"{i}\n" for i in range(1, 400001)))
+        # Y-8: a value that is not there is an error, not text; what only looks like one is passed on.
+        for mark, lists, known in (("{3}", 2, "there are 2 lists of values, {1} and {2}"), ("{2}", 1, "there is one list of values, {1}"),
+                                   ("{0}", 3, "there are 3 lists of values, {1} to {3}"), ("{99999999999999999999}", 1, "one list")):
+            done = self.rota("each", "--", "echo", "{1}" + mark, *(word for i in range(lists) for word in (":::", str(i))))
+            self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+            self.assertIn("the command has " + mark, done.stderr)
+            self.assertIn(known, done.stderr)
+        done = self.rota("each", "-k", "--", "set -- a b; echo ${2} {x} {1..2} {2,2} {}", ":::", "v")
+        self.assertEqual((done.returncode, done.stdout), (0, "b {x} {1..2} {2,2} v\n"), done.stderr)
 
     # Y-8: durable and resumable.
     def test_resume(self):

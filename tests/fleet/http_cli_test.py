@@ -1,8 +1,10 @@
 """The subcommands against a host over HTTP (C-2): the same words, tables and JSON as for its state folder."""
 
+import itertools
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import unittest
@@ -104,6 +106,12 @@ class Controlling(RemoteCase):
         self.ok("retry", "wf-1.0")
         self.ok("cancel", "wf-1.0")
         self.assertEqual(self.rota("watch", self.here).returncode, 7)
+        # A retry of what has succeeded would change nothing: it is refused with the reason.
+        done = json.loads(self.ok("submit", "other.yaml", "--wait", "--json"))
+        for target in (("--host", self.here), ("--state", self.state)):
+            refused = self.rota("retry", done["workflow"], *target)
+            self.assertEqual((refused.returncode, refused.stdout), (4, ""), refused.stderr)
+            self.assertIn(done["workflow"] + " has succeeded: there is nothing to retry", refused.stderr)
         self.ok("workers", "disable", "local")
         self.assertIn("disabled", self.ok("workers"))
         self.ok("workers", "elastic", "local")
@@ -134,6 +142,45 @@ class Controlling(RemoteCase):
         text, error = started["watch"].communicate(timeout=LIMIT_S)
         self.assertEqual(started["watch"].returncode, 0, error)
         self.assertIn("succeeded", text)
+
+    def test_followers_outlast_a_restart_of_the_host(self):
+        """Contract: C-2, H-1. `watch`, `logs -f` and `submit --wait` wait for a host that is restarted, say so once, and show
+        what comes after it, once."""
+        self.start_http()
+        self.write("w.yaml", stages("{name: a, run: 'echo begun; touch ran; while [ ! -e go ]; do sleep 0.05; done; echo over'}"))
+        started = {}
+        for name, arguments in (("submit", ("submit", "w.yaml", "--wait")), ("watch", ("watch", "wf-1", "--json")), ("logs", ("logs", "-f", "a"))):
+            started[name] = subprocess.Popen([ROTA, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder,
+                                             env=self.environment)
+            self.addCleanup(started[name].kill)
+            if name == "submit":
+                self.wait_for(lambda: os.path.exists(self.path("ran")), "the task does not start")
+        self.assertEqual(started["logs"].stdout.readline(), "begun\n")
+        # `watch` has read the log when it shows a record that comes later.
+        priority = itertools.count(1)
+        self.wait_for(lambda: self.ok("priority", "wf-1", str(next(priority))) and select.select([started["watch"].stdout], [], [], 0)[0],
+                      "watch shows nothing")
+        self.kill("host")
+        for name, process in started.items():
+            self.assertRegex(process.stderr.readline(), "does not answer.*trying again until", name)
+        self.start_host("--http", f"127.0.0.1:{self.web}", redis=False, local=1)
+        self.write("go", "")
+        text, error = started["logs"].communicate(timeout=LIMIT_S)
+        self.assertEqual((text, started["logs"].returncode), ("begun\nover\n", 0), error)
+        self.assertEqual(error.count("trying again"), 0, error)
+        text, error = started["watch"].communicate(timeout=LIMIT_S)
+        self.assertEqual(started["watch"].returncode, 0, error)
+        shown = [json.loads(line) for line in text.splitlines()]
+        records = [each["record"] for each in shown if "record" in each]
+        self.assertEqual(records, sorted(records))
+        self.assertEqual(set(records), set(range(records[0], records[-1] + 1)), "a record is missing")
+        self.assertEqual([each["event"] for each in shown if each.get("event") == "WorkflowEnded"], ["WorkflowEnded"])
+        text, error = started["submit"].communicate(timeout=LIMIT_S)
+        self.assertEqual((text, started["submit"].returncode), ("wf-1: succeeded\n", 0), error)
+        # Without a first answer, a host that is not there is an error at once.
+        self.kill("host")
+        for arguments in (("watch", "wf-1"), ("logs", "-f", "a"), ("submit", "w.yaml", "--wait")):
+            self.assertEqual(self.rota(*arguments).returncode, 8, arguments)
 
     def test_tokens(self):
         """Contract: C-2, H-5."""

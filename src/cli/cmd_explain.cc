@@ -115,6 +115,9 @@ Result<fleet::Explanation> explain(const ExplainOptions& options, Output& output
   ROTA_TRY_ASSIGN(const std::unique_ptr<LogSource> log, LogSource::open(place.log));
   ProgressLine progress(output.shows_progress());
   ROTA_TRY_ASSIGN(fleet::Brain brain, log->begin());
+  // A worker that has left is forgotten; the log knows its name.
+  fleet::WorkerNames names;
+  brain.state().each_worker([&](const fleet::Worker& worker) { names[worker.id] = worker.spec.name; });
   std::int64_t at_ns = 0;
   bool first = true;
   for (;;) {
@@ -130,6 +133,7 @@ Result<fleet::Explanation> explain(const ExplainOptions& options, Output& output
     if (at_ns != 0 && record->wall_ns > at_ns) break;
     Result<void> applied = brain.apply(*record);
     if (!applied.ok()) return std::move(applied).take_error().in(place.log);
+    fleet::note_workers(*record, brain.state(), names);
     if (record->index % 4096 == 0) progress.show("reading " + std::to_string(log->permille() / 10) + " %");
   }
   ROTA_TRY_ASSIGN(const model::TaskId task, fleet::find_task(brain.state(), options.task));
@@ -145,7 +149,7 @@ Result<fleet::Explanation> explain(const ExplainOptions& options, Output& output
   if (at_ns == 0 && !graph::is_terminal(brain.state().at(task).state)) {
     at_ns = std::max(brain.state().time_ns(), wall_now_ns());
   }
-  return fleet::explain(brain.state(), task, assigned, at_ns);
+  return fleet::explain(brain.state(), task, assigned, at_ns, names);
 }
 
 }  // namespace

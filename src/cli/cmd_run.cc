@@ -11,6 +11,7 @@
 #include "base/json_text.h"
 #include "base/secret_file.h"
 #include "base/units.h"
+#include "cli/cache_plan.h"
 #include "cli/load.h"
 #include "cli/log_source.h"
 #include "cli/output.h"
@@ -66,7 +67,9 @@ Result<int> show_plan(const RunSetup& setup, Output& output) {
   ROTA_TRY(check_missing(past));
   ROTA_TRY_ASSIGN(std::vector<std::string> warnings,
                   fleet::infeasible_on(setup.workflow.spec, setup.workers, setup.policy));
-  output.plan({setup.workflow.spec, setup.workers, plan_of(past, query), std::move(warnings)});
+  std::vector<StagePlan> plans = plan_of(past, query);
+  if (setup.cache) look_into_cache(plans, past, setup.workflow.spec, setup.state + "/cache");
+  output.plan({setup.workflow.spec, setup.workers, std::move(plans), std::move(warnings)});
   return 0;
 }
 
@@ -101,6 +104,7 @@ Result<int> run(const RunOptions& options, Output& output) {
   ROTA_TRY(use_workers(setup, options.workers, options.jobs));
   setup.fresh = options.fresh;
   setup.cache = !options.no_cache;
+  setup.dry_run = options.dry_run;
   setup.output = options.output;
   setup.web = options.web;
   setup.durability = options.durability;

@@ -133,7 +133,9 @@ void JsonOutput::plan(const RunPlan& plan) {
       json.begin_object().field("stage", plan.spec.stages[s].name).field("tasks", stage.tasks);
       json.field("kept", stage.kept);
       if (stage.open_ended) json.field("open_ended", true);
-      if (stage.kept < stage.tasks) json.field("why", stage.why);
+      if (stage.cached > 0) json.field("cached", stage.cached);
+      if (stage.maybe > 0) json.field("maybe_cached", stage.maybe);
+      if (stage.kept + stage.cached < stage.tasks) json.field("why", stage.why);
       json.end_object();
     }
     json.end_array();

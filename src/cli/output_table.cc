@@ -157,6 +157,33 @@ void TableOutput::graph(const model::WorkflowSpec& spec, GraphFormat format) {
   }
 }
 
+namespace {
+
+// What a stage whose tasks are known does: "runs (a new run)"; "2 tasks of 3 run (the file in.csv changed), 1 is
+// cached".
+std::string plan_text(const StagePlan& stage) {
+  const std::size_t open = stage.tasks - stage.kept - stage.cached;
+  if (open == 0 && stage.cached == 0) return "done, its result is kept";
+  const bool single = stage.cached == 1;
+  if (open == 0 && stage.kept == 0) return "cached (" + stage.note + ")";
+  if (open == 0) {
+    return "done: " + counted(stage.kept, "result") + (stage.kept == 1 ? " is" : " are") + " kept, " +
+           std::to_string(stage.cached) + (single ? " is" : " are") + " cached";
+  }
+  std::string text =
+      open == stage.tasks ? "runs (" : counted(open, "task") + " of " + std::to_string(stage.tasks) + " run (";
+  text += stage.why + ")";
+  if (stage.cached > 0) text += ", " + std::to_string(stage.cached) + (single ? " is" : " are") + " cached";
+  if (stage.maybe > 0) {
+    text += stage.maybe == stage.tasks ? (stage.tasks == 1 ? ", unless it is cached" : ", unless they are cached")
+                                       : ", unless " + std::to_string(stage.maybe) + " of them are cached";
+    text += "; that depends on what runs before";
+  }
+  return text;
+}
+
+}  // namespace
+
 void TableOutput::plan(const RunPlan& plan) {
   const model::WorkflowSpec& spec = plan.spec;
   print_line(spec.name + ": " + counted(spec.stages.size(), "stage") + ", " + counted(count_tasks(spec), "task"));
@@ -165,14 +192,11 @@ void TableOutput::plan(const RunPlan& plan) {
     if (stage.open_ended) {
       print_line(plan_line(spec, spec.stages[s]) + ": runs (" + stage.why +
                  "); its tasks are known when the results are" +
-                 (stage.kept > 0 ? "; " + counted(stage.kept, "result") + " of an earlier run can be kept" : ""));
+                 (stage.kept > 0 ? "; " + counted(stage.kept, "result") + " of an earlier run can be kept" : "") +
+                 (stage.maybe > 0 ? "; those that are cached are not run" : ""));
       continue;
     }
-    print_line(plan_line(spec, spec.stages[s]) + (stage.kept == stage.tasks ? ": done, its result is kept"
-                                                  : stage.kept == 0
-                                                      ? ": runs (" + stage.why + ")"
-                                                      : ": " + counted(stage.tasks - stage.kept, "task") + " of " +
-                                                            std::to_string(stage.tasks) + " run (" + stage.why + ")"));
+    print_line(plan_line(spec, spec.stages[s]) + ": " + plan_text(stage));
   }
   for (const model::WorkerSpec& worker : plan.workers) {
     print_line("worker " + worker.name + ": " + model::to_text(worker.resources));

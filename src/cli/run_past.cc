@@ -208,22 +208,40 @@ class EarlierRun {
       }
     }
   }
-  // The position in the stage of the task with this item; the same position is preferred.
+  // The position in the stage of the task with the item items[at]; the same position is preferred. Of equal items, each
+  // belongs to another task. REQUIRES: `items` outlives this object.
   [[nodiscard]] std::optional<std::size_t> item(std::uint32_t s, const std::vector<std::string>& items,
                                                 std::size_t at) {
     const std::vector<std::string>& own = workflow_.spec.stages[s].items;
     if (items.empty() || own.empty())
       return items.empty() && own.empty() ? std::optional<std::size_t>(0) : std::nullopt;
-    if (at < own.size() && own[at] == items[at]) return at;
-    auto [known, fresh] = items_.try_emplace(s);
-    if (fresh) {
-      for (std::size_t i = 0; i < own.size(); ++i) known->second.emplace(own[i], i);
-    }
-    const auto found = known->second.find(items[at]);
-    return found == known->second.end() ? std::nullopt : std::optional(found->second);
+    auto [found, fresh] = items_.try_emplace({s, &items});
+    if (fresh) found->second = match(own, items);
+    return found->second[at];
   }
 
  private:
+  using Positions = std::vector<std::optional<std::size_t>>;
+  // For each of `items`, the position of its counterpart in `own`.
+  static Positions match(const std::vector<std::string>& own, const std::vector<std::string>& items) {
+    Positions positions(items.size());
+    std::unordered_map<std::string_view, std::vector<std::size_t>> left;  // From the last to the first.
+    for (std::size_t i = own.size(); i-- > 0;) {
+      if (i < items.size() && own[i] == items[i]) {
+        positions[i] = i;
+      } else {
+        left[own[i]].push_back(i);
+      }
+    }
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const auto found = positions[i] ? left.end() : left.find(items[i]);
+      if (found == left.end() || found->second.empty()) continue;
+      positions[i] = found->second.back();
+      found->second.pop_back();
+    }
+    return positions;
+  }
+
   // Whether the task of `later` succeeded here with the same identity.
   [[nodiscard]] bool shows(const EarlierRun& later, std::uint32_t s, std::size_t i) {
     const model::Stage& stage = later.workflow_.spec.stages[s];
@@ -240,8 +258,22 @@ class EarlierRun {
   const bool witness_;
   std::vector<bool> sound_;  // By stage.
   std::unordered_map<std::string_view, std::uint32_t> stages_;
-  std::unordered_map<std::uint32_t, std::unordered_map<std::string_view, std::size_t>> items_;  // By stage, on demand.
+  std::map<std::pair<std::uint32_t, const std::vector<std::string>*>, Positions> items_;  // On demand.
 };
+
+// The outputs of the task are damaged or gone.
+bool has_lost_files(const PastQuery& query, const fleet::Task& task) {
+  return query.is_stored && task.extra != nullptr && !task.extra->outputs.empty() &&
+         !query.is_stored(task.extra->outputs);
+}
+
+KeptResult kept_of(const fleet::Task& task, model::WorkflowId from) {
+  KeptResult kept;
+  kept.result = task.extra == nullptr || task.extra->result.empty() ? "null" : task.extra->result;
+  kept.note = "unchanged since " + from.to_string();
+  if (task.extra != nullptr) kept.outputs = task.extra->outputs;
+  return kept;
+}
 
 // Finds the results to keep, and why the others are not kept.
 class Keeper {
@@ -303,6 +335,11 @@ class Keeper {
       const fleet::Task& task = run.task(*old, *item);
       const bool succeeded = task.state == graph::TaskState::kSucceeded && !task.skipped;
       const bool equal = run.identities().task(*old, *item) == identity;
+      if (succeeded && ((equal && !again) || choice == Choice::kKeep) && has_lost_files(query_, task)) {
+        if (choice == Choice::kKeep) continue;
+        lose(s);
+        return true;
+      }
       // Nothing that it needs has failed this time.
       if (succeeded && stage.when == model::When::kFailure && choice != Choice::kKeep && !again) return false;
       if (succeeded && ((equal && !again) || choice == Choice::kKeep)) {
@@ -334,7 +371,7 @@ class Keeper {
     if (again) comes_again_.insert(s);
     bool changed = false;
     bool found = false;
-    std::set<std::string> closed;  // Items whose latest result is not that of an equal task.
+    std::set<std::string> closed;  // Items of later runs: their results are kept, or not those of an equal task.
     for (const EarlierRun& run : runs_) {
       const std::optional<std::uint32_t> old = run.stage(stage.name);
       if (!old || run.is_witness() || !run.workflow().spec.stages[*old].fan_out) continue;
@@ -342,21 +379,28 @@ class Keeper {
       const bool equal = run.identities().base(*old) == now_.base(s);
       const std::vector<std::string>& items = run.workflow().spec.stages[*old].items;
       const std::size_t before = settled;
+      std::set<std::string> here;
       for (std::size_t i = 0; i < items.size(); ++i) {
         if (closed.contains(items[i])) continue;
         const fleet::Task& task = run.task(*old, i);
         const bool succeeded = task.state == graph::TaskState::kSucceeded && !task.skipped;
-        if (succeeded && ((equal && !again) || choice == Choice::kKeep)) {
-          past_.kept_items[stage.name].try_emplace(items[i], kept_of(task, run.workflow().id));
+        const bool kept = succeeded && ((equal && !again) || choice == Choice::kKeep);
+        if (kept && has_lost_files(query_, task)) {
+          lose(s);
+          changed = true;
+          here.insert(items[i]);
+        } else if (kept) {
+          past_.kept_items[stage.name][items[i]].push_back(kept_of(task, run.workflow().id));
           ++settled;
-          closed.insert(items[i]);
+          here.insert(items[i]);
         } else if (succeeded) {
           changed = changed || !stage.finally;
-          closed.insert(items[i]);
+          here.insert(items[i]);
         } else if (choice != Choice::kKeep && task.attempt.value() > 0 && (!equal || run.forced())) {
-          closed.insert(items[i]);
+          here.insert(items[i]);
         }
       }
+      closed.merge(here);
       const bool empty = items.empty() && run.task(*old, 0).skipped && equal && !again;
       if (!std::exchange(found, true)) settled_[s] = empty || (!items.empty() && settled - before == items.size());
       if (choice == Choice::kKeep && (settled > 0 || empty)) return false;
@@ -365,12 +409,10 @@ class Keeper {
     return changed;
   }
 
-  static KeptResult kept_of(const fleet::Task& task, model::WorkflowId from) {
-    KeptResult kept;
-    kept.result = task.extra == nullptr || task.extra->result.empty() ? "null" : task.extra->result;
-    kept.note = "unchanged since " + from.to_string();
-    if (task.extra != nullptr) kept.outputs = task.extra->outputs;
-    return kept;
+  // The files that a task of the stage has stored are gone: it runs again, and so does everything that needs it.
+  void lose(std::uint32_t s) {
+    lost_.insert(s);
+    comes_again_.insert(s);
   }
 
   void keep(std::uint32_t index, const fleet::Task& task, model::WorkflowId from) {
@@ -380,6 +422,7 @@ class Keeper {
   // Why a stage that was done before runs again.
   std::string why(std::uint32_t s) const {
     const model::Stage& stage = query_.spec->stages[s];
+    if (lost_.contains(s)) return "files that it stored are gone";
     for (const EarlierRun& run : runs_) {
       const std::optional<std::uint32_t> old = run.stage(stage.name);
       if (!old || run.is_witness() || !run.is_sound(*old)) continue;
@@ -410,8 +453,10 @@ class Keeper {
   std::vector<EarlierRun>& runs_;
   Past& past_;
   const Identities now_;
-  std::vector<bool> settled_;            // By stage: it ends as before, and no task of it is run.
-  std::set<std::uint32_t> comes_again_;  // Stages that run again because of what a stage with `when` does.
+  std::vector<bool> settled_;  // By stage: it ends as before, and no task of it is run.
+  // Stages that run again because of what a stage with `when` does, or because stored files are gone.
+  std::set<std::uint32_t> comes_again_;
+  std::set<std::uint32_t> lost_;  // Stages of which stored files are gone.
 };
 
 // The mean run time of each stage's tasks in the latest run in which one of them succeeded; a few runs are searched.
@@ -501,6 +546,31 @@ std::vector<bool> repeated_by_retry(const fleet::Workflow& workflow) {
   return again;
 }
 
+// How many results are kept of a stage whose items are not known yet.
+std::size_t kept_of_items(const Past& past, const std::string& stage) {
+  const auto items = past.kept_items.find(stage);
+  if (items == past.kept_items.end()) return 0;
+  std::size_t count = 0;
+  for (const auto& [item, results] : items->second) count += results.size();
+  return count;
+}
+
+// A task that is not done fetches files that are damaged or gone.
+template <class IsDone>
+bool needs_lost_files(const fleet::Workflow& workflow, const PastQuery& query, const IsDone& is_done) {
+  std::set<std::uint32_t> sources;
+  for (const fleet::Task& task : workflow.tasks) {
+    const model::TaskSpec& spec = workflow.template_of(task).spec;
+    if (!spec.files || spec.files->fetch.empty() || is_done(task) || workflow.is_withdrawn(task)) continue;
+    for (const model::FetchSpec& fetch : spec.files->fetch) {
+      if (const graph::TaskRef ref = workflow.dag.find(fetch.stage); !ref.is_none()) sources.insert(ref.value() - 1);
+    }
+  }
+  return std::any_of(workflow.tasks.begin(), workflow.tasks.end(), [&](const fleet::Task& task) {
+    return sources.contains(task.stage) && is_done(task) && has_lost_files(query, task);
+  });
+}
+
 }  // namespace
 
 Past read_past(const fleet::State& state, const PastQuery& query) {
@@ -532,11 +602,22 @@ Past read_past(const fleet::State& state, const PastQuery& query) {
   };
   past.finishing = latest.outcome == fleet::Outcome::kRunning && past.stopped && latest.main.open == 0 &&
                    std::any_of(latest.tasks.begin(), latest.tasks.end(), began);
-  const bool retried = latest.outcome != fleet::Outcome::kRunning || past.stopped;
+  // A process that was killed may have left tasks that had failed: the user had no part in that, and wants them
+  // retried.
+  const bool broken = std::any_of(latest.tasks.begin(), latest.tasks.end(), [&](const fleet::Task& task) {
+    return (task.state == graph::TaskState::kFailed || task.state == graph::TaskState::kCancelled) &&
+           !latest.is_withdrawn(task);
+  });
+  past.retries = latest.outcome != fleet::Outcome::kRunning || past.stopped || broken;
   const std::vector<bool> again = repeated_by_retry(latest);
   const auto is_done = [&](const fleet::Task& task) {
-    return task.state == graph::TaskState::kSucceeded && !(retried && again[task.stage]) && !latest.is_withdrawn(task);
+    return task.state == graph::TaskState::kSucceeded && !(past.retries && again[task.stage]) &&
+           !latest.is_withdrawn(task);
   };
+  past.untold = past.same && !query.fresh && past.outcome == fleet::Outcome::kSucceeded && past.key != query.told &&
+                query.now_ns - latest.ended_ns < kUntoldForNs;
+  past.lost = past.resumes() && !query.fresh && needs_lost_files(latest, query, is_done);
+  past.same = past.same && !past.lost;
   for (const fleet::Task& task : latest.tasks) past.succeeded += is_done(task) ? 1U : 0U;
   for (const fleet::Workflow* each : all) {
     const bool resumed = each == &latest && past.same && !query.fresh;
@@ -562,6 +643,11 @@ Past read_past(const fleet::State& state, const PastQuery& query) {
     past.done.assign(latest.spec.stages.size(), 0);
     for (const fleet::Task& task : latest.tasks) {
       past.done[task.stage] += is_done(task) ? 1U : 0U;
+    }
+  }
+  if (query.results && past.resumes()) {
+    for (std::uint32_t t = 0; t < latest.tasks.size(); ++t) {
+      if (is_done(latest.tasks[t])) past.own.emplace(t, kept_of(latest.tasks[t], latest.id));
     }
   }
   // A run that is resumed without any earlier one has nothing to keep but its own results.
@@ -590,16 +676,14 @@ std::vector<StagePlan> plan_of(const Past& past, const PastQuery& query) {
     const std::size_t planned = tasks_of(stages[s]);
     plan.tasks = planned;
     for (std::uint32_t t = first; t < first + planned; ++t) plan.kept += past.kept.contains(t) ? 1U : 0U;
-    if (const auto kept = past.kept_items.find(stages[s].name); kept != past.kept_items.end()) {
-      plan.kept = kept->second.size();
-    }
+    plan.kept += kept_of_items(past, stages[s].name);
     plan.open_ended = stages[s].fan_out.has_value();
     for (const auto& [stage, items] : past.expanded) {
-      if (stage != s || !past.resumes()) continue;
+      if (stage != s || !(past.resumes() || past.untold)) continue;
       plan.tasks = items.empty() ? planned : items.size();
       plan.open_ended = items.empty();
     }
-    if (past.resumes() && s < past.done.size()) plan.kept = std::max(plan.kept, past.done[s]);
+    if ((past.resumes() || past.untold) && s < past.done.size()) plan.kept = std::max(plan.kept, past.done[s]);
     const auto changed = std::find_if(past.changed.begin(), past.changed.end(),
                                       [&](const StageNews& news) { return news.stage == stages[s].name; });
     const bool chosen = !query.choices.empty() && query.choices[first] == Choice::kRun;
@@ -627,9 +711,9 @@ std::string edit_sentence(const Past& past, const model::WorkflowSpec& spec) {
   std::uint32_t first = 0;
   for (const model::Stage& stage : spec.stages) {
     const auto count = static_cast<std::uint32_t>(tasks_of(stage));
-    if (const auto items = past.kept_items.find(stage.name); items != past.kept_items.end()) {
-      kept.push_back(stage.name + " (" + counted(items->second.size(), "item") + ")");
-      results += items->second.size();
+    if (const std::size_t items = kept_of_items(past, stage.name); items > 0) {
+      kept.push_back(stage.name + " (" + counted(items, "item") + ")");
+      results += items;
     }
     const auto here =
         static_cast<std::size_t>(std::distance(past.kept.lower_bound(first), past.kept.lower_bound(first + count)));

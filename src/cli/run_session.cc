@@ -13,6 +13,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -24,6 +26,7 @@
 #include "fleet/state.h"
 #include "host/host.h"
 #include "ledger/disk_ledger.h"
+#include "net/file_store.h"
 #include "rota/fiber/nursery.h"
 #include "rota/fiber/runtime.h"
 #include "rota/fiber/time.h"
@@ -76,12 +79,51 @@ class SignalCount {
   struct sigaction hangup_{};
 };
 
-// Whether the user was told how the run with this key ended.
-bool is_told(const std::string& told_file, const std::string& key) {
+// The key of the last run whose end the user was told; empty if there is none.
+std::string told_in(const std::string& told_file) {
   std::ifstream file(told_file);
   std::string told;
-  return std::getline(file, told) && told == key;
+  std::getline(file, told);
+  return told;
 }
+
+// Whether the outputs of tasks are in the store. Up to kMostVerifiedBytes are read as well, and what is damaged is
+// removed, so that its task can store it again. Further damage is found when the files are fetched.
+class StoredOutputs {
+ public:
+  StoredOutputs(std::string directory, bool dry_run)
+      : store_(net::FileStore::Options{.directory = std::move(directory)}), dry_run_(dry_run) {}
+
+  bool has(const std::vector<model::StoredFile>& files) {
+    return std::all_of(files.begin(), files.end(), [this](const model::StoredFile& file) { return has(file); });
+  }
+
+ private:
+  static constexpr std::int64_t kMostVerifiedBytes = std::int64_t{1} << 30;
+
+  bool has(const model::StoredFile& file) {
+    if (good_.contains(file.sha256)) return true;
+    const Result<std::uint64_t> size = store_.find(file.sha256);
+    if (!size.ok()) return false;
+    const bool readable = file.bytes <= kMostVerifiedBytes - verified_bytes_;
+    if (static_cast<std::int64_t>(*size) == file.bytes && readable) {
+      verified_bytes_ += file.bytes;
+      const auto goes_on = [] { return false; };
+      const Result<void> good = dry_run_ ? store_.check(file.sha256, goes_on) : store_.verify(file.sha256, goes_on);
+      if (!good.ok()) return false;
+    } else if (static_cast<std::int64_t>(*size) != file.bytes) {
+      if (!dry_run_) store_.remove(file.sha256);
+      return false;
+    }
+    good_.insert(file.sha256);
+    return true;
+  }
+
+  net::FileStore store_;
+  const bool dry_run_;
+  std::int64_t verified_bytes_ = 0;
+  std::set<std::string> good_;
+};
 
 // Adds what the user can do if the state folder cannot be used.
 Error with_way_out(Error error, const std::string& state) {
@@ -166,7 +208,8 @@ class Session {
   PastQuery query_;
   // Results of earlier runs: by task, and by stage and item.
   std::map<std::uint32_t, KeptResult> kept_;
-  std::map<std::string, std::map<std::string, KeptResult>> kept_items_;
+  std::map<std::string, std::map<std::string, std::vector<KeptResult>>> kept_items_;
+  std::map<std::uint32_t, KeptResult> given_;  // Of kept_items_, by the task that got it.
   fiber::Task<Result<void>> hosting_;
   const std::int64_t begin_wall_ns_ = wall_now_ns();
   dev_t ledger_device_ = 0;
@@ -194,8 +237,9 @@ Result<bool> Session::finish_earlier(const Past& past, fiber::Nursery& nursery) 
   if (past.finishing && past.same && !setup_.fresh) left.push_back(past.latest);
   for (const model::WorkflowId other : past.unfinished) {
     if (!setup_.fresh) {
-      watch_.say("cancelling what is left of " + other.to_string() +
-                 ": the workflow has changed since; its log and its results stay");
+      watch_.say("cancelling what is left of " + other.to_string() + ": " +
+                 (past.lost ? "files that its tasks stored are gone" : "the workflow has changed since") +
+                 "; its log and its results stay");
     }
     struct Found {
       bool stopped = false;
@@ -231,17 +275,18 @@ Result<bool> Session::finish_earlier(const Past& past, fiber::Nursery& nursery) 
 
 void Session::begin(const Past& past) {
   if (setup_.fresh || past.latest.is_none()) return;
-  const bool succeeded = past.outcome == fleet::Outcome::kSucceeded;
-  if (past.same && succeeded && !is_told(told_file_, past.key)) {
+  if (past.untold) {
     watch_.resume(past.latest, past.done);
     watch_.say(past.latest.to_string() +
-               " had succeeded, but its process was killed before it could say so; nothing is run again");
-  } else if (past.same && !succeeded) {
+               " had succeeded, but its process was killed before it could say so; nothing is run again. The next "
+               "`rota run` starts from the beginning");
+  } else if (past.resumes()) {
     watch_.resume(past.latest, past.done);
     watch_.say("resuming " + past.latest.to_string() + ": " + std::to_string(past.succeeded) + " of " +
                counted(past.tasks, "task") + " already done");
   } else if (!past.kept.empty() || !past.kept_items.empty() || !past.changed.empty()) {
-    watch_.say("continuing " + past.latest.to_string() + " with the workflow as it is now: " +
+    watch_.say("continuing " + past.latest.to_string() +
+               (past.lost ? " in a new run: " : " with the workflow as it is now: ") +
                edit_sentence(past, setup_.workflow.spec) + "; --fresh starts over");
   }
 }
@@ -260,9 +305,15 @@ void Session::start_worker(const model::WorkerSpec& spec, fiber::Nursery& nurser
     std::optional<KeptResult> result;
     if ((kept_.empty() && kept_items_.empty()) || task.workflow() != watch_.workflow()) return result;
     if (const auto kept = kept_.find(task.index()); kept != kept_.end()) result = kept->second;
+    if (const auto given = given_.find(task.index()); given != given_.end()) return std::optional(given->second);
     const auto items = kept_items_.find(stage);
     if (items == kept_items_.end()) return result;
-    if (const auto kept = items->second.find(item); kept != items->second.end()) result = kept->second;
+    // Of equal items, each task gets another result.
+    if (const auto kept = items->second.find(item); kept != items->second.end() && !kept->second.empty()) {
+      result = std::move(kept->second.front());
+      kept->second.erase(kept->second.begin());
+      given_.emplace(task.index(), *result);
+    }
     return result;
   };
   options.secrets = setup_.secrets;
@@ -368,7 +419,7 @@ Result<void> Session::run_workflow(RunEnd& end, fiber::Nursery& nursery) {
     shape.slots += static_cast<std::size_t>(std::max<std::int64_t>(spec.resources.cpu_millis / 1000, 1));
   }
   for (std::size_t s = 0; s < past.expected_ns.size(); ++s) shape.stages[s].expected_ns = past.expected_ns[s];
-  if (past.resumes() || (past.same && !is_told(told_file_, past.key))) {
+  if (past.resumes() || past.untold) {
     for (const auto& [stage, items] : past.expanded) shape.expand(stage, items);
   }
   watch_.watch(std::move(shape), key);
@@ -377,7 +428,7 @@ Result<void> Session::run_workflow(RunEnd& end, fiber::Nursery& nursery) {
   end.key = resumed ? past.key : key;
   if (!resumed || past.outcome != fleet::Outcome::kSucceeded) {
     // Before a worker is there: otherwise it could start what belongs to the end of the earlier process's run.
-    if (resumed && (past.outcome != fleet::Outcome::kRunning || past.stopped)) {
+    if (resumed && past.retries) {
       ROTA_TRY(host_->execute(fleet::Control{fleet::Action::kRetry, past.latest, {}}));
     }
     if (workers_.empty()) {
@@ -458,16 +509,21 @@ Result<RunEnd> Session::run() {
 }  // namespace
 
 PastQuery past_query(const RunSetup& setup) {
+  const auto stored = std::make_shared<StoredOutputs>(setup.state + "/files", setup.dry_run);
   return {.spec = &setup.workflow.spec,
           .content = setup.workflow.content,
           .fresh = setup.fresh,
           .partial = setup.partial,
           .reuse_success = setup.reuse_success,
+          .told = told_in(setup.state + "/told"),
+          .now_ns = wall_now_ns(),
+          .results = setup.dry_run,
+          .is_stored = [stored](const std::vector<model::StoredFile>& files) { return stored->has(files); },
           .choices = setup.choices};
 }
 
 void confirm(const RunEnd& end) {
-  // If this is lost or cannot be written, the next run reports the same success again and runs nothing.
+  // If this is lost or cannot be written, a run that follows soon reports the same success again and runs nothing.
   std::ofstream(end.told_file) << end.key << "\n";
 }
 

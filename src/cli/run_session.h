@@ -7,8 +7,8 @@
 // without using up an attempt; of a run that failed or was cancelled, all tasks that did not succeed run again. After a
 // success a new run starts. If the workflow has changed, a new run starts as well, and unchanged tasks keep the results
 // that they have had since the last success (run_past.h); what the older version left unfinished is cancelled. If the
-// process was killed after the success was durable but before the user was told, the next run reports that success and
-// runs nothing, so that repeating `rota run` until it succeeds does the work once.
+// process was killed after the success was durable but before the user was told, a run that follows soon (kUntoldForNs)
+// reports that success and runs nothing, so that repeating `rota run` until it succeeds does the work once.
 //
 // Thread safety: one session per process at a time; it uses the process's signals.
 #pragma once
@@ -39,6 +39,7 @@ struct RunSetup {
   bool partial = false;           // Only a part of the file's workflow is run (--only, --from, --until).
   bool reuse_success = false;     // See PastQuery.
   std::vector<Choice> choices{};  // By task, for a partial run; empty: all normal.
+  bool dry_run = false;           // The past is only looked at.
   bool cache = true;              // Use the results of earlier runs for stages with `cache`: <state>/cache.
   bool output = false;            // Stream what the programs write to the view.
   bool web = false;               // Serve the dashboard while the workflow runs.

@@ -18,15 +18,24 @@ constexpr std::size_t kMostNamed = 4;  // Of the stages that a sentence lists; t
 
 std::string quoted(std::string_view text) { return "'" + printable(text) + "'"; }
 
+// The worker's name, or null if neither the state nor the log that was read has it.
+const std::string* find_name(WorkerId id, const State& state, const WorkerNames& names) {
+  if (const Worker* worker = state.find(id); worker != nullptr) return &worker->spec.name;
+  const auto found = names.find(id);
+  return found == names.end() ? nullptr : &found->second;
+}
+
 }  // namespace
 
-Explainer::Explainer(const State& state, TaskId task, const TaskAssigned* assigned, std::int64_t now_ns)
+Explainer::Explainer(const State& state, TaskId task, const TaskAssigned* assigned, std::int64_t now_ns,
+                     const WorkerNames& names)
     : state_(state),
       workflow_(state.at(task.workflow())),
       task_(workflow_.tasks[task.index()]),
       use_(workflow_.template_of(task_)),
       assigned_(assigned),
-      now_ns_(now_ns) {
+      now_ns_(now_ns),
+      names_(names) {
   out_.task = task;
   out_.name = workflow_.name_of(task_);
   out_.workflow = workflow_.spec.name;
@@ -48,8 +57,8 @@ void Explainer::fact(std::string_view key, std::string_view text) {
 }
 
 std::string Explainer::worker_name(WorkerId id) const {
-  const Worker* worker = state_.find(id);
-  return worker == nullptr ? id.to_string() + ", which is forgotten," : quoted(worker->spec.name);
+  const std::string* name = find_name(id, state_, names_);
+  return name == nullptr ? id.to_string() + ", which is forgotten," : quoted(*name);
 }
 
 Explanation Explainer::run() && {
@@ -222,14 +231,15 @@ void Explainer::running() {
 }
 
 void Explainer::placement() {
-  fact("worker", state_.find(task_.worker) == nullptr ? task_.worker.to_string() : state_.at(task_.worker).spec.name);
+  const std::string* name = find_name(task_.worker, state_, names_);
+  fact("worker", name == nullptr ? task_.worker.to_string() : *name);
   fact("attempt", task_.attempt.value());
   fact("assigned_ns", task_.assigned_ns);
   fact("assigned_in", static_cast<std::int64_t>(task_.assigned_in));
   if (assigned_ == nullptr) return;
   if (assigned_->task != out_.task) fact("merged_with", assigned_->task.to_string());
   const Reasoning& why = assigned_->reasoning;
-  also("; " + explain_assignment(*assigned_, state_));
+  also("; " + explain_assignment(*assigned_, state_, names_));
   fact("why", to_string(why.why));
   fact("candidates", why.candidates);
   if (why.why == Why::kScore) {
@@ -350,10 +360,10 @@ void Explainer::cancelled() {
   }
 }
 
-std::string explain_assignment(const TaskAssigned& assigned, const State& state) {
+std::string explain_assignment(const TaskAssigned& assigned, const State& state, const WorkerNames& names) {
   const Reasoning& why = assigned.reasoning;
-  const Worker* worker = state.find(assigned.worker);
-  std::string text = "worker " + (worker == nullptr ? assigned.worker.to_string() : quoted(worker->spec.name)) + ": ";
+  const std::string* name = find_name(assigned.worker, state, names);
+  std::string text = "worker " + (name == nullptr ? assigned.worker.to_string() : quoted(*name)) + ": ";
   const std::string of = " of " + std::to_string(why.candidates);
   switch (why.why) {
     case Why::kOnlyWorkerAvailable:
@@ -422,19 +432,32 @@ const TaskAssigned* find_assignment(const Record& record, TaskId task) {
   return nullptr;
 }
 
-Result<Explanation> explain(const State& state, TaskId task, const TaskAssigned* assigned, std::int64_t now_ns) {
+void note_workers(const Record& record, const State& state, WorkerNames& names) {
+  for (const Event& event : record.events) {
+    const auto* registered = std::get_if<WorkerRegistered>(&event);
+    const Worker* worker = registered == nullptr ? nullptr : state.find(registered->worker);
+    if (worker != nullptr) names[worker->id] = worker->spec.name;
+  }
+}
+
+Result<Explanation> explain(const State& state, TaskId task, const TaskAssigned* assigned, std::int64_t now_ns,
+                            const WorkerNames& names) {
   if (state.find(task) == nullptr) {
     return Error{ErrorCode::kNotFound, "there is no task " + task.to_string() +
                                            (state.find(task.workflow()) == nullptr ? ", nor a workflow " : " in ") +
                                            task.workflow().to_string()};
   }
-  return Explainer(state, task, assigned, std::max(now_ns, state.globals().now_ns)).run();
+  return Explainer(state, task, assigned, std::max(now_ns, state.globals().now_ns), names).run();
 }
 
 Result<Explanation> explain_at(std::span<const Record> records, TaskId task, std::int64_t at_ns) {
   Brain brain;
   std::size_t used = 0;
-  while (used < records.size() && records[used].wall_ns <= at_ns) ROTA_TRY(brain.apply(records[used++]));
+  WorkerNames names;
+  while (used < records.size() && records[used].wall_ns <= at_ns) {
+    ROTA_TRY(brain.apply(records[used]));
+    note_workers(records[used++], brain.state(), names);
+  }
   const TaskAssigned* assigned = nullptr;
   if (const Task* found = brain.state().find(task); found != nullptr && found->assigned_in > 0) {
     for (std::size_t i = used; i > 0; --i) {
@@ -442,7 +465,7 @@ Result<Explanation> explain_at(std::span<const Record> records, TaskId task, std
       if (records[i - 1].index <= found->assigned_in) break;
     }
   }
-  return explain(brain.state(), task, assigned, at_ns);
+  return explain(brain.state(), task, assigned, at_ns, names);
 }
 
 }  // namespace rota::fleet

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -75,13 +76,20 @@ struct Explanation {
   [[nodiscard]] const std::string* fact(std::string_view key) const;
 };
 
+// The names of workers that the state has forgotten, from the log.
+using WorkerNames = std::map<WorkerId, std::string>;
+// Adds the workers that the record has registered. `state` is the one after the record.
+void note_workers(const Record& record, const State& state, WorkerNames& names);
+
 // Explains the task at `now_ns`, or at the state's time if that is later. `assigned` is the event of the record
-// Task::assigned_in; without it, the reasoning of a placement is missing. kNotFound if there is no such task.
+// Task::assigned_in; without it, the reasoning of a placement is missing. A forgotten worker that is not in `names` is
+// named by its id. kNotFound if there is no such task.
 [[nodiscard]] Result<Explanation> explain(const State& state, TaskId task, const TaskAssigned* assigned = nullptr,
-                                          std::int64_t now_ns = 0);
+                                          std::int64_t now_ns = 0, const WorkerNames& names = {});
 
 // "worker 'w2': the best score of 3: 0.4 * throughput 0.75 - 0.6 * cost 0.5 + jitter 0.000412 = 0.000412".
-[[nodiscard]] std::string explain_assignment(const TaskAssigned& assigned, const State& state);
+[[nodiscard]] std::string explain_assignment(const TaskAssigned& assigned, const State& state,
+                                             const WorkerNames& names = {});
 
 // The assignment of `task` (as lead or as member) in the record, or null.
 [[nodiscard]] const TaskAssigned* find_assignment(const Record& record, TaskId task);

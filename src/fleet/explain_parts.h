@@ -12,8 +12,9 @@ namespace rota::fleet {
 
 class Explainer {
  public:
-  // REQUIRES: the task exists; now_ns is at least the state's time.
-  Explainer(const State& state, TaskId task, const TaskAssigned* assigned, std::int64_t now_ns);
+  // REQUIRES: the task exists; now_ns is at least the state's time; all arguments outlive it.
+  Explainer(const State& state, TaskId task, const TaskAssigned* assigned, std::int64_t now_ns,
+            const WorkerNames& names);
 
   [[nodiscard]] Explanation run() &&;
 
@@ -52,6 +53,7 @@ class Explainer {
   const TaskTemplate& use_;
   const TaskAssigned* assigned_;
   const std::int64_t now_ns_;
+  const WorkerNames& names_;  // Of workers that the state has forgotten.
   Explanation out_;
 };
 

@@ -454,6 +454,26 @@ at 25s ok wf-1.1
   EXPECT_EQ(at(26)->reason, ExplainReason::kSucceeded);
 }
 
+// B-20: a worker that has left is still named: the log knows it. Without the log, its id is given.
+TEST(Explain, AWorkerThatHasLeft) {
+  const Script script(R"(worker a cpu=1
+workflow w
+  stage x
+at 5s ok wf-1.0
+at 6s drain a
+)");
+  const TaskId x(WorkflowId(1), 0);
+  ASSERT_EQ(script.state().find(WorkerId(1)), nullptr);
+  const Result<Explanation> known = explain_at(script.log(), x, script.now_ns());
+  ASSERT_TRUE(known.ok());
+  EXPECT_THAT(known->sentence, HasSubstr("succeeded on 'a' in attempt 1"));
+  EXPECT_THAT(known->sentence, HasSubstr("; worker 'a': the only one"));
+  EXPECT_EQ(fact(*known, "worker"), "a");
+  const Result<Explanation> unknown = explain(script.state(), x);
+  ASSERT_TRUE(unknown.ok());
+  EXPECT_THAT(unknown->sentence, HasSubstr("succeeded on worker-1, which is forgotten, in attempt 1"));
+}
+
 // Figures as sentences have them.
 TEST(Explain, Words) {
   EXPECT_EQ(span_of(616'096'060), "616ms");

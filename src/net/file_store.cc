@@ -514,6 +514,14 @@ Result<void> FileStore::verify(const std::string& sha256, const std::function<bo
   return damaged(path, sha256);
 }
 
+Result<void> FileStore::check(const std::string& sha256, const std::function<bool()>& stopped) const {
+  const std::string path = path_of(sha256);
+  ROTA_TRY(find(sha256));
+  ROTA_TRY_ASSIGN(const FileDigest digest, digest_file(path, stopped));
+  if (digest.sha256 == sha256) return {};
+  return damaged(path, sha256);
+}
+
 void FileStore::remove(const std::string& sha256) {
   const std::string path = path_of(sha256);
   const Result<std::uint64_t> bytes = find(sha256);

@@ -155,6 +155,8 @@ class FileStore {
   // Corrupt, if its bytes have another SHA-256 now, and then the content is removed; NotFound; Cancelled.
   Result<void> verify(const std::string& sha256, const std::function<bool()>& stopped);
   void remove(const std::string& sha256);
+  // As verify(), but a damaged content stays: changes nothing.
+  [[nodiscard]] Result<void> check(const std::string& sha256, const std::function<bool()>& stopped) const;
 
   // The contents and how large they are, the most recently used first; at most `most` of them.
   struct Content {

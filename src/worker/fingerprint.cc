@@ -248,8 +248,12 @@ HashMemo::Identity identity_of(const struct stat& status) {
           ns(status.st_ctim)};
 }
 
+Hash128 stamp_of(const HashMemo::Identity& file) {
+  return hash_of(file.device, file.inode, file.size, file.modified_ns, file.changed_ns);
+}
+
 // For anything but a regular file: the hash of its kind and, for a link, of its target.
-Result<Hash128> hash_other(const std::string& full, const std::string& path, int open_error) {
+Result<FileHash> hash_other(const std::string& full, const std::string& path, int open_error) {
   struct stat status{};
   if (::lstat(full.c_str(), &status) != 0) {
     if (errno != ENOENT && errno != ENOTDIR) return cannot_read(path, errno);
@@ -259,24 +263,29 @@ Result<Hash128> hash_other(const std::string& full, const std::string& path, int
   std::string target(4096, '\0');
   const ssize_t size = S_ISLNK(status.st_mode) ? ::readlink(full.c_str(), target.data(), target.size()) : 0;
   target.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
-  return hash_of(std::string_view("no file"), static_cast<std::uint64_t>(status.st_mode & S_IFMT), target);
+  return FileHash{hash_of(std::string_view("no file"), static_cast<std::uint64_t>(status.st_mode & S_IFMT), target),
+                  S_ISLNK(status.st_mode) ? stamp_of(identity_of(status)) : Hash128{}};
 }
 
 }  // namespace
 
-Result<Hash128> hash_file(const FileAccess& access, const std::string& path) {
+Result<FileHash> hash_file(const FileAccess& access, const std::string& path) {
   const std::string full = joined(access.directory, path);
   // Without blocking, if it is a pipe.
   const OwnedFd file(::open(full.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   struct stat status{};
   if (file.fd < 0 || ::fstat(file.fd, &status) != 0 || !S_ISREG(status.st_mode)) return hash_other(full, path, errno);
   const HashMemo::Identity identity = identity_of(status);
+  // A link that leads to this file may be changed as well.
+  struct stat own{};
+  const bool is_link = ::lstat(full.c_str(), &own) == 0 && S_ISLNK(own.st_mode);
+  const Hash128 stamp = is_link ? hash_of(stamp_of(identity), stamp_of(identity_of(own))) : stamp_of(identity);
   if (access.memo != nullptr) {
-    if (const std::optional<Hash128> known = access.memo->find(identity)) return *known;
+    if (const std::optional<Hash128> known = access.memo->find(identity)) return FileHash{*known, stamp};
   }
   const std::int64_t read_at_ns = system_clock().wall().time_since_epoch().count();
   Hasher hasher;
-  hasher.add(std::string_view("file"));
+  hasher.add(std::string_view((status.st_mode & S_IXUSR) != 0 ? "executable file" : "file"));
   std::vector<std::byte> buffer(std::min<std::size_t>(kReadBytes, static_cast<std::size_t>(status.st_size) + 1));
   for (;;) {
     if (access.stopped()) return ErrorCode::kCancelled;
@@ -291,7 +300,7 @@ Result<Hash128> hash_file(const FileAccess& access, const std::string& path) {
   if (access.memo != nullptr && ::fstat(file.fd, &status) == 0 && identity_of(status) == identity) {
     access.memo->remember(identity, hash, read_at_ns);
   }
-  return hash;
+  return FileHash{hash, stamp};
 }
 
 Result<FileHashes> hash_files(const FileAccess& access, const std::vector<std::string>& patterns,
@@ -304,7 +313,7 @@ Result<FileHashes> hash_files(const FileAccess& access, const std::vector<std::s
   for (const std::string& pattern : but) ROTA_TRY(unwanted.add(pattern));
   for (const std::string& path : wanted.found()) {
     if (unwanted.found().contains(path)) continue;
-    Result<Hash128> hash = hash_file(access, path);
+    Result<FileHash> hash = hash_file(access, path);
     if (!hash.ok() && hash.code() == ErrorCode::kNotFound) continue;  // Removed since it was found.
     if (!hash.ok()) return std::move(hash).take_error();
     hashes.emplace(path, *hash);
@@ -336,39 +345,62 @@ Result<bool> matches_any(const FileAccess& access, const std::string& pattern) {
   return !finder.found().empty();
 }
 
+namespace {
+
+// The first few differences, and how many more there are.
+class DifferenceText {
+ public:
+  void add(const Part& part, std::string_view what) {
+    std::string text = part_text(part, what);
+    if (std::find(texts_.begin(), texts_.end(), text) != texts_.end()) return;
+    if (texts_.size() < kNamed) {
+      texts_.push_back(std::move(text));
+    } else {
+      ++more_;
+    }
+  }
+  [[nodiscard]] std::string finish() const {
+    std::string out;
+    for (std::size_t i = 0; i < texts_.size(); ++i) {
+      const bool last = i + 1 == texts_.size() && more_ == 0;
+      out += (i == 0 ? "" : last ? " and " : ", ") + texts_[i];
+    }
+    if (more_ > 0) out += " and " + std::to_string(more_) + " more";
+    return out;
+  }
+
+ private:
+  std::vector<std::string> texts_;
+  std::size_t more_ = 0;
+};
+
+}  // namespace
+
 std::string differences(const Parts& before, const Parts& now) {
   const auto key = [](const Part& part) { return std::tie(part.kind, part.name); };
-  std::vector<std::string> texts;
-  std::size_t more = 0;
-  const auto add = [&](const Part& part, std::string_view what) {
-    std::string text = part_text(part, what);
-    if (std::find(texts.begin(), texts.end(), text) != texts.end()) return;
-    if (texts.size() < kNamed) {
-      texts.push_back(std::move(text));
-    } else {
-      ++more;
-    }
-  };
+  DifferenceText text;
   auto old = before.begin();
   auto fresh = now.begin();
   while (old != before.end() || fresh != now.end()) {
     if (fresh == now.end() || (old != before.end() && key(*old) < key(*fresh))) {
-      add(*old++, "is gone");
+      text.add(*old++, "is gone");
     } else if (old == before.end() || key(*fresh) < key(*old)) {
-      add(*fresh++, "is new");
+      text.add(*fresh++, "is new");
     } else {
-      if (old->hash != fresh->hash) add(*fresh, "changed");
+      if (old->hash != fresh->hash) text.add(*fresh, "changed");
       ++old;
       ++fresh;
     }
   }
-  std::string out;
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    const bool last = i + 1 == texts.size() && more == 0;
-    out += (i == 0 ? "" : last ? " and " : ", ") + texts[i];
+  return text.finish();
+}
+
+std::string touched(const Parts& before, const Parts& now) {
+  DifferenceText text;
+  for (std::size_t i = 0; i < before.size() && i < now.size(); ++i) {
+    if (before[i].stamp != now[i].stamp) text.add(now[i], "was written or replaced");
   }
-  if (more > 0) out += " and " + std::to_string(more) + " more";
-  return out;
+  return text.finish();
 }
 
 std::string kinds_of(const Parts& parts) {

@@ -1,4 +1,5 @@
-// Hashes of what a task's result depends on: program, inputs, environment, directory, and the content of files.
+// Hashes of what a task's result depends on: program, inputs, environment, directory, and the content of files. The
+// right to be executed belongs to the content of a file.
 //
 // A pattern names files, relative to a directory or absolute: `*`, `?` and `[a-z]` match within a name, `**` matches
 // any number of directories; none of them matches a name that begins with a dot. A directory stands for everything in
@@ -41,6 +42,7 @@ struct Part {
   Kind kind = Kind::kProgram;
   std::string name{};  // The name of a variable or file, or the pattern.
   Hash128 hash{};
+  Hash128 stamp{};  // Of a file: see FileHash.
 };
 
 // Sorted by kind and name; no two parts have the same kind and name.
@@ -49,8 +51,15 @@ using Parts = std::vector<Part>;
 // All parts except the files.
 [[nodiscard]] Parts parts_of(const model::TaskSpec& spec);
 
+struct FileHash {
+  Hash128 content{};
+  // Which file it was, and when it was last written or replaced. A file that was changed and changed back has the same
+  // content and another stamp. None for what is neither a regular file nor a link.
+  Hash128 stamp{};
+};
+
 // By path: relative to the directory unless the pattern is absolute.
-using FileHashes = std::map<std::string, Hash128>;
+using FileHashes = std::map<std::string, FileHash>;
 
 inline constexpr std::size_t kMostFiles = 100'000;
 
@@ -101,7 +110,7 @@ struct FileAccess {
 [[nodiscard]] Result<FileHashes> hash_files(const FileAccess& access, const std::vector<std::string>& patterns,
                                             const std::vector<std::string>& but, std::size_t most = kMostFiles);
 // The hash of one path that hash_files() returned. NotFound if it does not exist any more.
-[[nodiscard]] Result<Hash128> hash_file(const FileAccess& access, const std::string& path);
+[[nodiscard]] Result<FileHash> hash_file(const FileAccess& access, const std::string& path);
 // The files that match the patterns, by path; empty directories are left out. NotFound if a pattern matches no file;
 // TooLarge, IoError, Cancelled.
 [[nodiscard]] Result<std::vector<std::string>> find_files(const FileAccess& access,
@@ -112,6 +121,9 @@ struct FileAccess {
 // The differences, for people: "the program changed", "the file data/a.csv is new", ...; the first few of them, and how
 // many more there are. Empty if there are none.
 [[nodiscard]] std::string differences(const Parts& before, const Parts& now);
+// The same for files that have the same content and another stamp: "the file data/a.csv was written or replaced".
+// REQUIRES: differences(before, now) is empty.
+[[nodiscard]] std::string touched(const Parts& before, const Parts& now);
 
 // "program, inputs, environment and 3 files".
 [[nodiscard]] std::string kinds_of(const Parts& parts);

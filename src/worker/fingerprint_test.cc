@@ -38,7 +38,10 @@ class Fingerprint : public ::testing::Test {
     for (const auto& [path, hash] : *files) text += (text.empty() ? "" : " ") + path;
     return text;
   }
-  [[nodiscard]] Hash128 content(const std::string& path) const { return hash_file({folder_, kGoesOn}, path).value(); }
+  [[nodiscard]] FileHash file_hash(const std::string& path) const {
+    return hash_file({folder_, kGoesOn}, path).value();
+  }
+  [[nodiscard]] Hash128 content(const std::string& path) const { return file_hash(path).content; }
 
   std::string folder_;
 };
@@ -110,6 +113,50 @@ TEST_F(Fingerprint, ContentCounts) {
   EXPECT_EQ(hash_file({folder_, kGoesOn}, "gone").code(), ErrorCode::kNotFound);
 }
 
+// Contract: C-1. A file with the same bytes that may be executed now, or no longer, has changed.
+TEST_F(Fingerprint, TheRightToBeExecutedCounts) {
+  write("f", "x");
+  const Hash128 plain = content("f");
+  HashMemo memo(-std::chrono::hours(1));
+  const FileAccess remembered{folder_, kGoesOn, &memo};
+  EXPECT_EQ(hash_file(remembered, "f").value().content, plain);
+  fs::permissions(folder_ + "/f", fs::perms::owner_exec, fs::perm_options::add);
+  EXPECT_NE(content("f"), plain);
+  fs::permissions(folder_ + "/f", fs::perms::group_write | fs::perms::owner_exec, fs::perm_options::remove);
+  EXPECT_EQ(content("f"), plain) << "other rights do not count";
+}
+
+// Contract: C-1. The stamp tells a file that was written or replaced from one that was not, also by way of a link.
+TEST_F(Fingerprint, Stamps) {
+  write("f", "x");
+  fs::create_symlink("f", folder_ + "/link");
+  const auto old = fs::file_time_type::clock::now() - std::chrono::hours(1);
+  fs::last_write_time(folder_ + "/f", old);
+  const FileHash before = file_hash("f");
+  const FileHash linked = file_hash("link");
+  EXPECT_EQ(file_hash("f").stamp, before.stamp);
+  EXPECT_EQ(file_hash("link").stamp, linked.stamp);
+  write("g", "x");
+  fs::last_write_time(folder_ + "/g", old);
+  fs::rename(folder_ + "/g", folder_ + "/f");
+  EXPECT_EQ(file_hash("f").content, before.content);
+  EXPECT_NE(file_hash("f").stamp, before.stamp) << "another file";
+  EXPECT_NE(file_hash("link").stamp, linked.stamp);
+  const FileHash replaced = file_hash("f");
+  write("f", "x");
+  EXPECT_NE(file_hash("f").stamp, replaced.stamp) << "written";
+  const FileHash own = file_hash("f");
+  const FileHash first = file_hash("link");
+  fs::create_symlink(folder_ + "/f", folder_ + "/other");
+  fs::rename(folder_ + "/other", folder_ + "/link");
+  EXPECT_EQ(file_hash("f").stamp, own.stamp);
+  EXPECT_EQ(file_hash("link").content, first.content);
+  EXPECT_NE(file_hash("link").stamp, first.stamp) << "another link to the same file";
+  EXPECT_EQ(touched({{Part::Kind::kFile, "f", own.content, replaced.stamp}, {Part::Kind::kFile, "g", {}, {}}},
+                    {{Part::Kind::kFile, "f", own.content, own.stamp}, {Part::Kind::kFile, "g", {}, {}}}),
+            "the file f was written or replaced");
+}
+
 TEST_F(Fingerprint, IsBoundedAndCanBeStopped) {
   for (int i = 0; i < 20; ++i) write("many/" + std::to_string(i), "");
   const Result<FileHashes> files = hash_files({folder_, kGoesOn}, {"many"}, {}, 19);
@@ -126,19 +173,19 @@ TEST_F(Fingerprint, Memo) {
   write("f", "one");
   HashMemo careful;
   const FileAccess now{folder_, kGoesOn, &careful};
-  const Hash128 one = hash_file(now, "f").value();
-  EXPECT_EQ(hash_file(now, "f").value(), one);
+  const Hash128 one = hash_file(now, "f").value().content;
+  EXPECT_EQ(hash_file(now, "f").value().content, one);
   EXPECT_EQ(careful.found(), 0U) << "too young";
   write("f", "two");
-  EXPECT_NE(hash_file(now, "f").value(), one) << "of the same size, and perhaps within the same time";
+  EXPECT_NE(hash_file(now, "f").value().content, one) << "of the same size, and perhaps within the same time";
 
   HashMemo hasty(-std::chrono::hours(1));
   const FileAccess later{folder_, kGoesOn, &hasty};
-  const Hash128 two = hash_file(later, "f").value();
-  EXPECT_EQ(hash_file(later, "f").value(), two);
+  const Hash128 two = hash_file(later, "f").value().content;
+  EXPECT_EQ(hash_file(later, "f").value().content, two);
   EXPECT_EQ(hasty.found(), 1U);
   write("f", "three");
-  EXPECT_NE(hash_file(later, "f").value(), two);
+  EXPECT_NE(hash_file(later, "f").value().content, two);
   EXPECT_EQ(hasty.found(), 1U);
   fs::remove(folder_ + "/f");
   EXPECT_EQ(hash_file(later, "f").code(), ErrorCode::kNotFound);

@@ -232,7 +232,7 @@ Result<Parts> CacheCheck::all_parts(const std::function<bool()>& stopped) const 
   Parts parts = fixed_;
   // Outputs are not inputs, even if a pattern covers both.
   ROTA_TRY_ASSIGN(const FileHashes files, hash_files(access(stopped), spec_.files, spec_.outputs));
-  for (const auto& [path, hash] : files) parts.push_back({Part::Kind::kFile, path, hash});
+  for (const auto& [path, hash] : files) parts.push_back({Part::Kind::kFile, path, hash.content, hash.stamp});
   parts.insert(parts.end(), fetched_.begin(), fetched_.end());
   return parts;
 }
@@ -245,6 +245,17 @@ Hash128 CacheCheck::key() const {
 }
 
 CacheCheck::Verdict CacheCheck::begin(const std::function<bool()>& stopped) {
+  Verdict verdict = look(stopped);
+  if (!verdict.hit) return verdict;
+  // Marks it as used now. If this fails, because the store belongs to another user, it is removed earlier.
+  (void)::utimensat(AT_FDCWD, cache_.path_of(ResultCache::Folder::kEntries, key()).c_str(), nullptr, 0);
+  const Result<Parts> last = last_parts();
+  if (!last.ok() || !differences(*last, parts_).empty())
+    (void)store_parts();  // The task is back at an earlier version.
+  return verdict;
+}
+
+CacheCheck::Verdict CacheCheck::look(const std::function<bool()>& stopped) {
   Result<Parts> parts = all_parts(stopped);
   if (!parts.ok()) return {.note = "runs: the files that it depends on cannot be read: " + parts.error().message};
   parts_ = std::move(*parts);
@@ -252,16 +263,7 @@ CacheCheck::Verdict CacheCheck::begin(const std::function<bool()>& stopped) {
   if (!cache_.reuse_) return {.note = "runs: the worker was told not to use kept results"};
   const std::string path = cache_.path_of(ResultCache::Folder::kEntries, key());
   const Result<ResultCache::Fields> entry = ResultCache::read(path);
-  if (entry.ok()) {
-    Verdict verdict = verdict_of(*entry, stopped);
-    // Marks it as used now. If this fails, because the store belongs to another user, it is removed earlier.
-    if (!verdict.hit) return verdict;
-    (void)::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);
-    const Result<Parts> last = last_parts();
-    if (!last.ok() || !differences(*last, parts_).empty())
-      (void)store_parts();  // The task is back at an earlier version.
-    return verdict;
-  }
+  if (entry.ok()) return verdict_of(*entry, stopped);
   if (entry.code() == ErrorCode::kNotFound) return {.note = "runs: " + what_changed()};
   return {.note = "runs: the kept result of an earlier success cannot be used: " + entry.error().message};
 }
@@ -276,8 +278,8 @@ CacheCheck::Verdict CacheCheck::verdict_of(const ResultCache::Fields& entry,
     const auto kept = parse_hashed(value);
     if (!kept) return {.note = "runs: the kept result of an earlier success cannot be used: it has another format"};
     const std::string path = printable(kept->second, 120);
-    const Result<Hash128> now = hash_file(access(stopped), kept->second);
-    if (now.ok() && *now == kept->first) continue;
+    const Result<FileHash> now = hash_file(access(stopped), kept->second);
+    if (now.ok() && now->content == kept->first) continue;
     if (now.ok()) return {.note = "runs: output " + path + " changed"};
     if (now.code() == ErrorCode::kNotFound) return {.note = "runs: output " + path + " is missing"};
     return {.note = "runs: output " + path + " cannot be read"};
@@ -325,6 +327,10 @@ std::string CacheCheck::end(const std::string& result, const std::function<bool(
   if (const std::string changed = differences(parts_, *after); !changed.empty()) {
     return "not kept: while it ran, " + changed + "; list the files that it writes in cache.outputs";
   }
+  // Between two changes it may have read what was there in the meantime.
+  if (const std::string changed = touched(parts_, *after); !changed.empty()) {
+    return "not kept: while it ran, " + changed + ", so it is unknown which content it read";
+  }
   for (const std::string& pattern : spec_.outputs) {
     const Result<bool> any = matches_any(access(stopped), pattern);
     if (!any.ok()) return "not kept: " + any.error().message;
@@ -341,7 +347,7 @@ Result<void> CacheCheck::store(const std::string& result, const FileHashes& outp
                             {"task", name_},
                             {"made_ns", std::to_string(system_clock().wall().time_since_epoch().count())},
                             {"result", result}};
-  for (const auto& [path, hash] : outputs) entry.emplace_back("output", hash.to_string() + " " + path);
+  for (const auto& [path, hash] : outputs) entry.emplace_back("output", hash.content.to_string() + " " + path);
   ROTA_TRY(cache_.write(ResultCache::Folder::kEntries, key(), entry));
   return store_parts();
 }

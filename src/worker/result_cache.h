@@ -16,7 +16,8 @@
 // Invariants:
 //   (1) An entry is written whole under another name and then renamed, so that a reader never sees a part of it. An
 //       entry that a crash of the machine has damaged does not match its hash, and is not used.
-//   (2) An entry is kept only if the files were the same before and after the run.
+//   (2) An entry is kept only if the files were the same before and after the run, and nobody wrote or replaced one of
+//       them in between.
 //   (3) The store is bounded: see Bounds.
 //
 // An error here never fails a task: it is a reason to run the task, or not to keep its result.
@@ -91,6 +92,8 @@ class CacheCheck {
   };
   // When stopped() returns true, it ends early with a miss.
   Verdict begin(const std::function<bool()>& stopped);
+  // The same, for a task that is not going to run now: changes nothing.
+  Verdict look(const std::function<bool()>& stopped);
   // After a success with this result. Empty if the result is kept, otherwise why it is not.
   std::string end(const std::string& result, const std::function<bool()>& stopped);
 

@@ -137,6 +137,39 @@ TEST_F(ResultCacheTest, ChangedWhileItRan) {
   EXPECT_EQ(once(spec()), "hit 7");
 }
 
+// Contract: C-1. The same if the file has its former content again when the program has ended.
+TEST_F(ResultCacheTest, ChangedAndChangedBackWhileItRan) {
+  // Its time stamp is an old one, so that a write is seen however soon it comes.
+  fs::last_write_time(work() + "/in.csv", fs::file_time_type::clock::now() - std::chrono::hours(1));
+  const auto twice = [this] {
+    write("in.csv", "2");
+    write("in.csv", "1");
+  };
+  EXPECT_EQ(once(spec(), "7", twice),
+            "runs: no earlier success; not kept: while it ran, the file in.csv was written or replaced, so it is "
+            "unknown which content it read");
+  EXPECT_EQ(once(spec(), "8"), "runs: no earlier success");
+  // Between two runs, only the content counts.
+  fs::last_write_time(work() + "/in.csv", fs::file_time_type::clock::now() - std::chrono::hours(2));
+  EXPECT_EQ(once(spec()), "hit 8");
+}
+
+// Contract: C-1. A file that may no longer be executed, or may be now, is not as it was.
+TEST_F(ResultCacheTest, TheRightToBeExecuted) {
+  const model::TaskSpec of = spec({"*.csv"}, {"prog"});
+  const auto make = [this] {
+    write("prog", "made");
+    fs::permissions(work() + "/prog", fs::perms::owner_exec, fs::perm_options::add);
+  };
+  EXPECT_EQ(once(of, "1", make), "runs: no earlier success");
+  EXPECT_EQ(once(of), "hit 1");
+  fs::permissions(work() + "/prog", fs::perms::owner_exec, fs::perm_options::remove);
+  EXPECT_EQ(once(of, "1", make), "runs: output prog changed");
+  EXPECT_EQ(once(of), "hit 1");
+  fs::permissions(work() + "/in.csv", fs::perms::owner_exec, fs::perm_options::add);
+  EXPECT_EQ(once(of, "2", make), "runs: the file in.csv changed");
+}
+
 // Contract: C-1. A damaged entry is not used, wherever the damage is, and the note says so; the next success replaces
 // it.
 TEST_F(ResultCacheTest, Damaged) {

@@ -120,6 +120,75 @@ class Cache(RunCase):
         self.assertIn("runs: no earlier success", self.run_ok())
         self.assertIn("not kept: while it ran", self.explain("a"))
 
+    # C-1: a file that changes and has its former content again when the program ends has changed while it ran.
+    def test_changed_and_changed_back(self):
+        self.write("w.yaml", stages("{name: a, run: 'echo 12 > in.csv; cat in.csv; echo 11 > in.csv', cache: {files: in.csv}}"))
+        for _ in range(2):
+            os.utime(self.path("in.csv"), (1_000_000_000, 1_000_000_000))  # A write is seen, however soon it comes.
+            output = self.run_ok()
+            self.assertIn("runs: no earlier success", output)
+            self.assertIn("not kept: while it ran, the file in.csv was written or replaced, so it is unknown which content it read", output)
+
+    # C-1: an output that may no longer be executed is not as the task left it; an input that may be now has changed.
+    def test_the_right_to_be_executed(self):
+        self.write("w.yaml", stages("{name: a, run: 'echo a >> ran; echo echo hi > prog; chmod 755 prog', cache: {files: in.csv, outputs: prog}}",
+                                    "{name: b, run: ./prog, max_attempts: 1}"))
+        self.run_ok()
+        os.chmod(self.path("prog"), 0o644)
+        self.assertIn("runs: output prog changed", self.run_ok())
+        self.assertIn("cached   a", self.run_ok())
+        os.chmod(self.path("in.csv"), 0o755)
+        self.assertIn("runs: the file in.csv changed", self.run_ok())
+        self.assertEqual(self.runs(), 3)
+
+    # Y-6: --dry-run knows the cache, as far as what a task depends on is known before the run, and changes nothing.
+    def test_dry_run(self):
+        self.write("w.yaml", stages(*self.LINES, "{name: c, run: 'echo \"${a.result}\"', cache: true}",
+                                    "{name: d, run: 'echo \"${b.result}\"', cache: true}",
+                                    "{name: e, matrix: {i: [1, 2]}, run: 'echo ${matrix.i}', cache: {files: 'e${matrix.i}'}}"))
+
+        def plan(*arguments):
+            done = self.rota("run", "w.yaml", "--state", "state", "--dry-run", *arguments)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            return done.stdout
+
+        def stage(name, *arguments):
+            return next(each for each in json.loads(plan("--json", *arguments))["plan"] if each["stage"] == name)
+
+        self.assertIn("a: cpu 1: runs (no earlier success)\n", plan())
+        self.assertEqual(stage("c"), {"stage": "c", "tasks": 1, "kept": 0, "maybe_cached": 1, "why": "no earlier run"})
+        self.assertFalse(os.path.exists(self.path("state")))
+        self.run_ok()
+        said = plan()
+        self.assertRegex(said, r"a: cpu 1: cached \(program, inputs, environment and 1 file are unchanged since .*\)\n")
+        self.assertRegex(said, r"c: .*: cached \(program, inputs and environment are unchanged since .*\)\n")
+        self.assertRegex(said, r"d: .*: runs \(a new run\), unless it is cached; that depends on what runs before\n")
+        self.assertEqual(stage("a"), {"stage": "a", "tasks": 1, "kept": 0, "cached": 1})
+        self.assertEqual(stage("a", "--no-cache"), {"stage": "a", "tasks": 1, "kept": 0, "why": "a new run"})
+        self.assertEqual(stage("e"), {"stage": "e", "tasks": 2, "kept": 0, "cached": 2})
+        self.write("e2", "")
+        self.assertEqual(stage("e"), {"stage": "e", "tasks": 2, "kept": 0, "cached": 1, "why": "the file e2 is new"})
+        self.assertRegex(plan(), r"1 task of 2 run \(the file e2 is new\), 1 is cached\n")
+        self.write("in.csv", "12\n")
+        self.assertEqual(stage("a")["why"], "the file in.csv changed")
+        self.assertEqual(stage("c"), {"stage": "c", "tasks": 1, "kept": 0, "maybe_cached": 1, "why": "a new run"})
+        output = self.run_ok()
+        self.assertIn("6 of 6 tasks succeeded (2 cached)", output)
+
+    # Y-6: after a failure, what the cache has counts for the tasks that are not done.
+    def test_dry_run_of_a_resumed_run(self):
+        self.write("w.yaml", stages(self.LINES[0], "{name: b, run: test -e go, max_attempts: 1}",
+                                    "{name: c, run: 'echo c >> ran; echo \"${a.result}\"', cache: true}"))
+        self.write("go", "")
+        self.run_ok()
+        os.unlink(self.path("go"))
+        self.assertEqual(self.rota("run", "w.yaml", "--state", "state").returncode, 1)
+        done = self.rota("run", "w.yaml", "--state", "state", "--dry-run", "--json")
+        plan = {each["stage"]: (each["kept"], each.get("cached", 0)) for each in json.loads(done.stdout)["plan"]}
+        self.assertEqual(plan, {"a": (1, 0), "b": (0, 0), "c": (0, 1)})
+        self.write("go", "")
+        self.assertRegex(self.run_ok(), r"c +cached +1 ")
+
     # C-1: each task of a matrix is cached by its values: a new first value changes nothing for the other tasks.
     def test_matrix(self):
         def write(values):

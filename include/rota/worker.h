@@ -119,6 +119,9 @@ struct WorkerOptions {
   std::function<std::optional<KeptResult>(model::TaskId, const std::string& stage, const std::string& item)>
       kept_result{};
   bool stream_output = false;  // Report the output of programs while they write it.
+  // Keep all that a program writes, each stream in a file of its own, next to its log: <task>-<attempt>.out and .err.
+  // Whoever reads them removes them. Programs then have no results: a last line of any length is only output.
+  bool whole_output = false;
   SecretSources secrets{};
   FileSources files{};
   // The number of this life of the worker; it must differ from that of every earlier life under the same name. None:

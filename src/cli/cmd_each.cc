@@ -1,13 +1,13 @@
 // `rota each -- COMMAND {}`: runs a command for each line, argument or combination of arguments (Y-8).
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <csignal>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -15,20 +15,20 @@
 #include <vector>
 
 #include "base/json_text.h"
+#include "cli/each_text.h"
+#include "cli/each_view.h"
 #include "cli/output.h"
-#include "cli/places.h"
 #include "cli/run_local.h"
 #include "cli/run_session.h"
-#include "cli/run_summary.h"
 #include "cli/subcommands.h"
 #include "model/codec.h"
+#include "worker/task_check.h"
 
 namespace rota::cli {
 
 namespace {
 
 constexpr std::size_t kMostValues = 1'000'000;
-constexpr std::int64_t kMostOutputBytes = std::int64_t{1} << 40;  // The output is the point: all of it is printed.
 constexpr std::string_view kSeparator = ":::";
 
 struct EachOptions {
@@ -40,20 +40,12 @@ struct EachOptions {
   bool keep_order = false;
   bool dry_run = false;
   bool fresh = false;
+  bool resume = false;
 };
 
 using Lists = std::vector<std::vector<std::string>>;
 
 Error wrong(std::string message) { return Error{ErrorCode::kInvalidArgument, std::move(message)}; }
-
-bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const std::size_t length = utf8_length(text);
-    if (length == 0) return false;
-    text.remove_prefix(length);
-  }
-  return true;
-}
 
 Result<std::vector<std::string>> read_lines(std::istream& in) {
   std::vector<std::string> lines;
@@ -78,6 +70,7 @@ Result<Lists> lists_of(const EachOptions& options, std::vector<std::string>* com
   }
   if (command->empty()) return wrong("there is no command; write it after --: rota each -- gzip {} ::: a.txt b.txt");
   if (!lists.empty() && !options.file.empty()) return wrong("give the values with ::: or in a file, not both");
+  const bool from_arguments = !lists.empty();
   if (!options.file.empty()) {
     std::ifstream in(options.file);
     if (!in) return Error{ErrorCode::kNotFound, "the file " + options.file + " cannot be opened"};
@@ -88,12 +81,13 @@ Result<Lists> lists_of(const EachOptions& options, std::vector<std::string>* com
   std::size_t product = 1;
   for (const std::vector<std::string>& list : lists) {
     for (const std::string& value : list) {
-      if (is_utf8(value)) continue;
+      if (worker::is_utf8(value)) continue;
       return wrong(
           "the value '" + printable(value) +
           "' is not UTF-8 text, and would reach the command changed; rename the file, or quote it in another way");
     }
-    if (list.empty()) return wrong("a list of values is empty: there is nothing to run");
+    if (list.empty() && from_arguments) return wrong("a list of values is empty: there is nothing to run");
+    if (list.empty()) return lists;
     if (product > kMostValues / list.size())
       return Error{ErrorCode::kTooLarge, "that would be more than 1000000 tasks"};
     product *= list.size();
@@ -235,7 +229,6 @@ model::WorkflowSpec spec_of(std::vector<std::string> command, const Lists& lists
   model::ProgramSpec& program = use.spec.program.emplace();
   std::error_code error;
   program.directory = std::filesystem::current_path(error).string();
-  program.limits.output_bytes = kMostOutputBytes;
   if (command.size() == 1) {
     program.shell = replaced(command.front(), lists.size(), [](std::size_t i, ShellQuotes::State state) {
       return shell_word("ROTA_REF_" + std::to_string(i + 1), state);
@@ -266,81 +259,52 @@ model::WorkflowSpec spec_of(std::vector<std::string> command, const Lists& lists
   }
 }
 
-// Prints the output of each task when the task has ended, in the order of the ends or of the values; failures go to
-// standard error.
-class EachView final : public RunView {
- public:
-  EachView(std::FILE* out, bool keep_order) : out_(out), keep_order_(keep_order) {}
-
-  void show(const RunNews& news, const RunFacts& facts, std::int64_t /*now_ns*/) override {
-    using Kind = RunNews::Kind;
-    if (news.kind == Kind::kStarted) attempts_[news.task.index()] = news.attempt;
-    if (news.kind == Kind::kFailed) {
-      std::fprintf(stderr, "rota: %s failed: %s\n", facts.shape().label(news.task.index()).c_str(), news.text.c_str());
-    }
-    if (news.kind != Kind::kSucceeded && news.kind != Kind::kCached && news.kind != Kind::kFailed &&
-        news.kind != Kind::kCancelled) {
-      return;
-    }
-    const std::uint32_t index = news.task.index();
-    const auto attempt = attempts_.find(index);
-    const std::string path =
-        attempt == attempts_.end() ? std::string() : facts.shape().logs + "/" + log_name(news.task, attempt->second);
-    if (attempt != attempts_.end()) attempts_.erase(attempt);
-    if (!keep_order_) return print(path);
-    ended_[index] = path;
-    for (auto next = ended_.find(printed_); next != ended_.end(); next = ended_.find(++printed_)) {
-      print(next->second);
-      ended_.erase(next);
-    }
-  }
-  void say(const std::string& text, const RunFacts& /*facts*/, std::int64_t /*now_ns*/) override {
-    std::fprintf(stderr, "rota: %s\n", text.c_str());
-  }
-  void finish() override {
-    for (const auto& [index, path] : ended_) print(path);  // What a resumed run had done before leaves gaps.
-    ended_.clear();
-  }
-
- private:
-  void print(const std::string& path) {
-    if (path.empty()) return;
-    std::ifstream file(path, std::ios::binary);
-    std::string block(std::size_t{1} << 16, '\0');
-    while (file.good()) {
-      file.read(block.data(), static_cast<std::streamsize>(block.size()));
-      std::fwrite(block.data(), 1, static_cast<std::size_t>(file.gcount()), out_);
-    }
-    std::fflush(out_);
-  }
-
-  std::FILE* const out_;
-  const bool keep_order_;
-  std::map<std::uint32_t, model::AttemptNumber> attempts_;
-  std::map<std::uint32_t, std::string> ended_;  // With keep_order_: logs of tasks that wait for an earlier one.
-  std::uint32_t printed_ = 0;
-};
+// The state folder of a command: for the same command, whatever its values are.
+std::string state_of(model::WorkflowSpec spec) {
+  spec.stages.front().items.clear();
+  spec.templates.front().retry = {};
+  return ".rota/each-" + model::hash_fields(spec).to_string().substr(0, 12);
+}
 
 Result<int> each(const EachOptions& options, Output& output) {
   std::vector<std::string> command;
   ROTA_TRY_ASSIGN(const Lists lists, lists_of(options, &command));
   ROTA_TRY(check_marks(command, lists.size()));
+  ROTA_TRY(command.size() == 1 ? check_shell_text(command.front(), lists.size())
+                               : check_arguments(command, lists.size()));
+  if (lists.front().empty()) {
+    output.note("there are no values: nothing to run");
+    return 0;
+  }
   RunSetup setup;
   setup.workflow.spec = spec_of(command, lists, options);
   setup.workflow.content = model::hash_fields(setup.workflow.spec).to_string();
+  setup.state = std::filesystem::absolute(options.state.empty() ? state_of(setup.workflow.spec) : options.state)
+                    .lexically_normal()
+                    .string();
   ROTA_TRY(use_workers(setup, "", options.jobs));
   setup.fresh = options.fresh;
-  const std::string name = "each-" + setup.workflow.content.substr(0, 12);
-  setup.state =
-      std::filesystem::absolute(options.state.empty() ? ".rota/" + name : options.state).lexically_normal().string();
+  setup.reuse_all = options.resume;
+  setup.whole_output = true;
   if (options.dry_run) {
     for (const std::string& item : setup.workflow.spec.stages.front().items) output.document(item + "\n");
     return 0;
   }
   std::signal(SIGPIPE, SIG_IGN);
-  ROTA_TRY_ASSIGN(const RunEnd end,
-                  run_session(std::move(setup), std::make_unique<EachView>(stdout, options.keep_order)));
-  output.flush();
+  Result<void> printed;
+  const EachView::Options printing{.out = STDOUT_FILENO, .err = STDERR_FILENO, .keep_order = options.keep_order};
+  Result<RunEnd> ran = run_session(std::move(setup), std::make_unique<EachView>(printing, output, printed));
+  if (ran.code() == ErrorCode::kConflict) {
+    Error error = std::move(ran).take_error();
+    error.message += "; to run the same command twice at once, give one of them another folder with --state DIR";
+    return error;
+  }
+  ROTA_TRY_ASSIGN(const RunEnd end, std::move(ran));
+  if (!printed.ok()) {
+    Error error = std::move(printed).take_error();
+    error.message += "; what was not printed is kept, and the same command prints it and runs what is left";
+    return error;
+  }
   if (end.report.outcome != fleet::Outcome::kSucceeded) {
     output.note("not all of them succeeded; run the same command again to run the others. Logs: " + end.logs);
   }
@@ -364,12 +328,19 @@ Subcommand each_subcommand() {
                   flag("-k,--keep-order", &options->keep_order, "print output in the order of the values"),
                   flag("--dry-run", &options->dry_run, "print the values of each task, and run nothing"),
                   flag("--fresh", &options->fresh, "run everything again instead of resuming"),
+                  excluding(flag("--resume", &options->resume,
+                                 "do not run values again that have ever succeeded, also after a success"),
+                            "--fresh"),
                   text("--state", "DIR", &options->state, "the state folder; default: one in .rota/ for this command")},
       .footer =
           "{} is the value, {1}, {2}, ... are the values of several lists; without any of them, {} is added at the "
           "end.\n"
-          "One word is text for a shell, in which a value is one quoted word; several words are a program and its\n"
-          "arguments. What a command writes is printed when it has ended.",
+          "One word is text for a shell, in which a value is one word, or a part of one, with or without quotes "
+          "around\n"
+          "{}; several words are a program and its arguments. Empty lines are left out.\n"
+          "When a command has ended, all of its output is printed: first what it wrote to its standard output, then\n"
+          "what it wrote to its standard error. The same command resumes after a failure, Ctrl-C or a kill, also with\n"
+          "other values: values that are done are not run again. After a success it starts again; see --resume.",
       .examples = {"rota each -- gzip {} ::: *.log", "find . -name '*.png' | rota each -j 4 -- 'convert {} {}.webp'",
                    "rota each -- ./train --lr {1} --seed {2} ::: 0.1 0.01 ::: 1 2 3"},
       .run = [options](Output& output) { return each(*options, output); }};

@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "base/json_text.h"
+#include "model/json.h"
 
 namespace rota::cli {
 
@@ -59,6 +60,16 @@ std::string percent(std::int64_t millionths) {
 
 std::string counted(std::size_t count, std::string_view noun) {
   return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
+}
+
+std::string values_text(std::string_view item) {
+  std::string text;
+  if (item.empty()) return text;
+  for (const auto& [name, value] : model::json_members(item)) {
+    text += (text.empty() ? "" : " ") + name + "=" +
+            (model::json_kind(value) == model::JsonKind::kString ? model::json_unescape(value) : std::string(value));
+  }
+  return text;
 }
 
 std::string for_a_terminal(std::string_view line) {

@@ -23,6 +23,9 @@ namespace rota::cli {
 // "1 task", "3 tasks".
 [[nodiscard]] std::string counted(std::size_t count, std::string_view noun);
 
+// The values of a task's matrix, from its item as JSON: "lr=0.1 seed=2"; empty for none.
+[[nodiscard]] std::string values_text(std::string_view item);
+
 // A line that a program wrote, without anything that a terminal would obey: control characters are escaped, a tab
 // becomes a space, and of text that was overwritten after a carriage return only the last version is kept.
 [[nodiscard]] std::string for_a_terminal(std::string_view line);

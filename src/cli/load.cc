@@ -8,6 +8,7 @@
 
 #include "base/json_text.h"
 #include "model/codec.h"
+#include "worker/task_check.h"
 #include "workflow/workflow.h"
 
 namespace rota::cli {
@@ -44,6 +45,10 @@ Result<std::vector<workflow::GivenParam>> given_params(const ParamOptions& optio
     const std::size_t equals = word.find('=');
     if (equals == std::string::npos || equals == 0) {
       return Error{ErrorCode::kInvalidArgument, "--set '" + printable(word) + "': write NAME=VALUE"};
+    }
+    if (!worker::is_utf8(word)) {
+      return Error{ErrorCode::kInvalidArgument,
+                   "--set '" + printable(word) + "': the value is not UTF-8 text, and would reach the tasks changed"};
     }
     given.push_back({word.substr(0, equals), word.substr(equals + 1), "--set " + printable(word, 100)});
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "cli/format.h"
 #include "cli/output_table.h"
@@ -15,23 +16,24 @@ using graph::TaskState;
 
 namespace {
 
-constexpr std::size_t kMostRows = 60;      // With more tasks, stages are listed instead of tasks.
-constexpr std::size_t kMostFailed = 20;    // Of the tasks that failed, beside the stages.
-constexpr std::size_t kOtherColumns = 50;  // Of the table of tasks, beside the name.
-constexpr std::size_t kLeastName = 12;
+constexpr std::size_t kMostRows = 60;     // With more tasks, stages are listed instead of tasks.
+constexpr std::size_t kMostFailed = 20;   // Of the tasks that failed, beside the stages.
 constexpr std::size_t kMostRunning = 20;  // Of the tasks that run now.
 constexpr std::size_t kMostOnPath = 8;    // Tasks of the critical path.
 
-// How many columns a name may have: all that it needs, unless it is for a terminal.
-std::size_t name_columns(const Terminal& terminal) {
-  if (!terminal.is_terminal) return 1000;
-  return std::max(kLeastName, terminal.columns > kOtherColumns ? terminal.columns - kOtherColumns : 0);
+// A table as wide as it needs to be, unless it is for a terminal.
+std::string table_text(const Table& table, const Terminal& terminal, std::span<const std::size_t> optional) {
+  return terminal.is_terminal ? table.fitted(terminal.columns, optional) : table.text();
 }
 
-void task_row(Table& table, const TaskRow& task, const Terminal& terminal) {
-  table.row({fit_middle(task.name, name_columns(terminal)), task.cached ? "cached" : state_text(task),
-             std::to_string(task.attempts), task.started_ns == 0 ? "-" : short_time(task.wait_ns),
-             short_time(task.run_ns), task.worker.empty() ? "-" : task.worker});
+constexpr std::array<std::size_t, 3> kOptionalOfTasks{5, 3, 2};    // The worker, the wait and the attempts.
+constexpr std::array<std::size_t, 3> kOptionalOfStages{5, 4, 6};   // The mean, the others and the longest.
+constexpr std::array<std::size_t, 4> kOptionalOfRuns{3, 4, 5, 1};  // The start, the time, the counts and the name.
+
+void task_row(Table& table, const TaskRow& task) {
+  table.row({task.label(), task.cached ? "cached" : state_text(task), std::to_string(task.attempts),
+             task.started_ns == 0 ? "-" : short_time(task.wait_ns), short_time(task.run_ns),
+             task.worker.empty() ? "-" : task.worker});
 }
 
 // One row per stage: how many of its tasks are in which state, and how long they took.
@@ -66,12 +68,13 @@ std::string stage_table(const RunReport& report, const Terminal& terminal) {
       ++left_out;
       continue;
     }
-    table.row({fit_middle(sum.name, name_columns(terminal)), std::to_string(sum.tasks), std::to_string(sum.succeeded),
-               std::to_string(sum.failed), std::to_string(sum.others),
+    table.row({sum.name, std::to_string(sum.tasks), std::to_string(sum.succeeded), std::to_string(sum.failed),
+               std::to_string(sum.others),
                sum.timed == 0 ? "-" : short_time(sum.run_ns / static_cast<std::int64_t>(sum.timed)),
                sum.timed == 0 ? "-" : short_time(sum.longest_ns)});
   }
-  return table.text() + (left_out > 0 ? "(" + counted(left_out, "more stage") + " not shown)\n" : "");
+  return table_text(table, terminal, kOptionalOfStages) +
+         (left_out > 0 ? "(" + counted(left_out, "more stage") + " not shown)\n" : "");
 }
 
 // Failures first. With many tasks, only failures, and then the stages.
@@ -85,20 +88,21 @@ std::string task_table(const RunReport& report, const Terminal& terminal) {
     if (many && table.size() > kMostFailed) {
       ++left_out;
     } else {
-      task_row(table, task, terminal);
+      task_row(table, task);
     }
   }
   if (many) {
     const std::string failed =
         table.size() == 1
             ? std::string()
-            : table.text() + (left_out > 0 ? "(" + counted(left_out, "more failed task") + " not shown)\n" : "") + "\n";
+            : table_text(table, terminal, kOptionalOfTasks) +
+                  (left_out > 0 ? "(" + counted(left_out, "more failed task") + " not shown)\n" : "") + "\n";
     return failed + stage_table(report, terminal);
   }
   for (const TaskRow& task : report.tasks) {
-    if (task.state != TaskState::kFailed) task_row(table, task, terminal);
+    if (task.state != TaskState::kFailed) task_row(table, task);
   }
-  return table.text();
+  return table_text(table, terminal, kOptionalOfTasks);
 }
 
 // "nightly succeeded in 1.24s: 8 of 9 tasks succeeded (2 cached), 1 skipped"
@@ -220,7 +224,7 @@ void TableOutput::status_table(const std::vector<PlaceStatus>& places, bool olde
                  short_time(each.report.elapsed_ns()), counts_text(each.report)});
     }
   }
-  print(table.text());
+  print(table_text(table, terminal_of(out()), kOptionalOfRuns));
 }
 
 void TableOutput::running_tasks(const RunReport& report) {
@@ -233,6 +237,17 @@ void TableOutput::running_tasks(const RunReport& report) {
     print_line(line);
   }
   if (shown > kMostRunning) print_line("  and " + std::to_string(shown - kMostRunning) + " more");
+}
+
+// A failure is neither progress nor a remark.
+void QuietOutput::run_ended(const RunSummary& summary) {
+  for (const LogTail& failure : summary.failures) {
+    std::fprintf(stderr, "rota: %s failed: %s\n", failure.name.c_str(), failure.message.c_str());
+  }
+  if (summary.more_failures > 0) {
+    std::fprintf(stderr, "rota: %s failed; the logs are in %s\n", counted(summary.more_failures, "more task").c_str(),
+                 summary.logs.c_str());
+  }
 }
 
 void QuietOutput::status(const std::vector<PlaceStatus>& places, bool older) {

@@ -42,7 +42,8 @@ class TableOutput : public Output {
 };
 
 // Prints what was asked for: the version, the settings, the graph, the logs; of a run only its id and outcome, of an
-// explanation only its sentence. Where the exit status says everything, it prints nothing.
+// explanation only its sentence. Where the exit status says everything, it prints nothing. Failures go to standard
+// error.
 class QuietOutput final : public TableOutput {
  public:
   using TableOutput::TableOutput;
@@ -61,7 +62,7 @@ class QuietOutput final : public TableOutput {
   void controlled(const std::string& /*action*/, const std::string& /*what*/, std::uint64_t /*index*/) override {}
   void log_note(const LogOwner& /*owner*/, const std::string& /*text*/) override {}
   [[nodiscard]] std::unique_ptr<RunView> run_view() override { return make_quiet_view(); }
-  void run_ended(const RunSummary& /*summary*/) override {}
+  void run_ended(const RunSummary& summary) override;
 };
 
 }  // namespace rota::cli

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -127,6 +129,27 @@ TEST(Output, StatusOfAnUnreadablePlace) {
   const json runs = json::parse(shown(OutputMode::kJson, show)).at("runs");
   EXPECT_EQ(runs.at(1).at("error"), json::parse(R"({"code": "Corrupt", "message": "it is damaged"})"));
   EXPECT_FALSE(runs.at(0).at("workflows").at(0).contains("tasks")) << "there are several runs";
+}
+
+// C-3: a table fits the terminal: first without what matters least, then with shortened names.
+TEST(Output, ATableThatFits) {
+  Table table;
+  table.row({"task", "state", "worker"});
+  table.row({"train[1] lr=0.01 seed=2", "failed", "local"});
+  constexpr std::array<std::size_t, 1> kOptional{2};
+  const auto widest = [](const std::string& text) {
+    std::size_t most = 0;
+    for (std::size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {
+      most = std::max(most, text.find('\n', at) - at);
+    }
+    return most;
+  };
+  EXPECT_EQ(table.fitted(39, kOptional), table.text());
+  EXPECT_EQ(widest(table.fitted(32, kOptional)), 32U);
+  EXPECT_THAT(table.fitted(32, kOptional), HasSubstr("seed=2  failed  local\n"));
+  EXPECT_EQ(table.fitted(31, kOptional), "task                     state\ntrain[1] lr=0.01 seed=2  failed\n");
+  EXPECT_EQ(widest(table.fitted(20, kOptional)), 20U);
+  EXPECT_THAT(table.fitted(20, kOptional), HasSubstr("=2  failed\n"));
 }
 
 // C-3: failures first, and one row per stage when there are many tasks.

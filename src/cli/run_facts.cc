@@ -4,9 +4,9 @@
 #include <utility>
 #include <variant>
 
+#include "cli/format.h"
 #include "cli/load.h"
 #include "fleet/feasibility.h"
-#include "model/json.h"
 
 namespace rota::cli {
 
@@ -76,11 +76,8 @@ std::string RunShape::label(std::uint32_t task) const {
     if (added.stage == s && task >= added.first) number = task - added.first + 1;
   }
   if (number >= items.size()) return text;  // It was withdrawn.
-  for (const auto& [name, value] : model::json_members(items[number])) {
-    text += " " + name + "=" +
-            (model::json_kind(value) == model::JsonKind::kString ? model::json_unescape(value) : std::string(value));
-  }
-  return text;
+  const std::string values = values_text(items[number]);
+  return values.empty() ? text : text + " " + values;
 }
 
 RunFacts::RunFacts(RunShape shape, std::string key)

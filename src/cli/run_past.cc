@@ -629,12 +629,12 @@ Past read_past(const fleet::State& state, const PastQuery& query) {
     // A run that was stopped during `finally` may have succeeded after that; nobody has seen its success.
     const bool success = (*each)->outcome == fleet::Outcome::kSucceeded && !has_mark((*each)->key, 'p') &&
                          (*each)->stopped == fleet::StopCause::kNone;
-    if (success && !query.reuse_success) {
+    if (success && !query.reuse_success && !query.reuse_all) {
       if (!runs.empty()) runs.emplace_back(**each, true);
       break;
     }
     runs.emplace_back(**each, false);
-    if (success) break;
+    if (success && !query.reuse_all) break;
     if (has_mark((*each)->key, 'f')) break;
   }
   for (std::size_t i = runs.size(); i-- > 0;) runs[i].judge(std::span(runs).subspan(i + 1));
@@ -651,7 +651,7 @@ Past read_past(const fleet::State& state, const PastQuery& query) {
     }
   }
   // A run that is resumed without any earlier one has nothing to keep but its own results.
-  if (query.choices.empty() && (runs.empty() || (runs.size() == 1 && past.same))) return past;
+  if (query.choices.empty() && !query.reuse_all && (runs.empty() || (runs.size() == 1 && past.same))) return past;
   Keeper(query, runs, past).run();
   return past;
 }

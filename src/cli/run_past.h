@@ -53,6 +53,7 @@ struct PastQuery {
   bool fresh = false;          // Nothing is kept or resumed.
   bool partial = false;        // A partial run.
   bool reuse_success = false;  // Results of a run that succeeded may be kept, too.
+  bool reuse_all = false;      // The same, and the search does not end at a success.
   std::string told{};          // The key of the last run whose end the user was told.
   std::int64_t now_ns = 0;     // Wall time.
   bool results = false;        // Past::own is wanted.

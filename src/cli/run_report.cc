@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/json_text.h"
+#include "cli/format.h"
 #include "cli/timeline.h"
 #include "fleet/names.h"
 #include "fleet/state.h"
@@ -11,9 +13,15 @@ namespace rota::cli {
 
 using graph::TaskState;
 
+namespace {
+constexpr std::size_t kMostValueBytes = 120;  // Of the values of a matrix, in bytes.
+}
+
 std::string_view outcome_text(const RunReport& report) {
   return report.interrupted ? "interrupted" : fleet::to_string(report.outcome);
 }
+
+std::string TaskRow::label() const { return values.empty() ? name : name + " " + printable(values, kMostValueBytes); }
 
 std::string state_text(const TaskRow& row) {
   if (row.skipped) return "skipped";
@@ -81,6 +89,9 @@ RunReport report_of(const fleet::State& state, model::WorkflowId id, std::int64_
     TaskRow row;
     row.id = workflow.id_of(task);
     row.name = workflow.name_of(task);
+    const std::vector<std::string>& items = workflow.spec.stages[task.stage].items;
+    const std::uint32_t number = workflow.stages[task.stage].number(row.id.index());
+    if (number < items.size()) row.values = values_text(items[number]);
     row.stage = task.stage;
     row.state = task.state;
     row.skipped = task.skipped;

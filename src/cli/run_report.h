@@ -28,7 +28,8 @@ class Timeline;
 
 struct TaskRow {
   model::TaskId id{};
-  std::string name{};  // fleet::Workflow::name_of(): the same in every view.
+  std::string name{};    // fleet::Workflow::name_of(): the same in every view.
+  std::string values{};  // Of its matrix: "lr=0.1 seed=2".
   std::uint32_t stage = 0;
   graph::TaskState state = graph::TaskState::kQueued;
   bool skipped = false;
@@ -44,6 +45,9 @@ struct TaskRow {
   std::string message{};        // Why it failed.
   bool cached = false;          // It was not run: the result of an earlier success was used.
   std::string note{};           // Why it was run or not, for a stage with `cache`.
+
+  // "train[3] lr=0.1 seed=2", in one line.
+  [[nodiscard]] std::string label() const;
 };
 
 struct RunReport {

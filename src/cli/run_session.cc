@@ -23,6 +23,7 @@
 #include "cli/run_past.h"
 #include "cli/run_watch.h"
 #include "cli/web_page.h"
+#include "cli/whole_output.h"
 #include "fleet/state.h"
 #include "host/host.h"
 #include "ledger/disk_ledger.h"
@@ -169,6 +170,8 @@ class Session {
   Result<Past> look_back();
   // Decides whether the latest run is resumed.
   void begin(const Past& past);
+  // Tells the view what is done already, and which whole output of it nobody has read.
+  Result<void> show_earlier(const Past& past, bool resumed);
   // Cancels what other versions of the file left. If a process was killed while `finally` ran, lets that run to its
   // end; true: something has run, so that what was read about the past is out of date.
   Result<bool> finish_earlier(const Past& past, fiber::Nursery& nursery);
@@ -291,6 +294,18 @@ void Session::begin(const Past& past) {
   }
 }
 
+Result<void> Session::show_earlier(const Past& past, bool resumed) {
+  const auto work = std::make_shared<EarlierWork>();
+  const EarlierQuery query{.logs = logs_,
+                           .spec = &setup_.workflow.spec,
+                           .resumed = resumed ? past.latest : model::WorkflowId(),
+                           .kept = &kept_,
+                           .fresh = setup_.fresh};
+  ROTA_TRY(host_->peek([work, query](const fleet::State& state) { *work = earlier_work(state, query); }));
+  watch_.show_earlier(*work);
+  return {};
+}
+
 void Session::start_worker(const model::WorkerSpec& spec, fiber::Nursery& nursery) {
   RunningWorker& running = workers_.emplace_back();
   WorkerOptions options;
@@ -301,6 +316,7 @@ void Session::start_worker(const model::WorkerSpec& spec, fiber::Nursery& nurser
   options.cache_directory = setup_.state + "/cache";
   options.cache_reuse = setup_.cache;
   options.stream_output = setup_.output;
+  options.whole_output = setup_.whole_output;
   options.kept_result = [this](model::TaskId task, const std::string& stage, const std::string& item) {
     std::optional<KeptResult> result;
     if ((kept_.empty() && kept_items_.empty()) || task.workflow() != watch_.workflow()) return result;
@@ -391,7 +407,7 @@ Result<void> Session::wait_for_end() {
     ROTA_TRY(check_workers());
     if (++looks % kLooksPerCheck == 0) ROTA_TRY(check_ledger());
     tell_stopped(told);
-    if (signals_seen > 0 && !std::exchange(cancelled, true)) {
+    if ((signals_seen > 0 || watch_.wants_stop()) && !std::exchange(cancelled, true)) {
       const Result<fleet::Events> done = host_->execute(fleet::Control{fleet::Action::kCancel, watch_.workflow(), {}});
       watch_.say(cancelling_text(done));
       if (!done.ok() && done.code() != ErrorCode::kFailedPrecondition) return done.error();
@@ -425,6 +441,7 @@ Result<void> Session::run_workflow(RunEnd& end, fiber::Nursery& nursery) {
   watch_.watch(std::move(shape), key);
   begin(past);
   const bool resumed = !watch_.workflow().is_none();
+  if (setup_.whole_output) ROTA_TRY(show_earlier(past, resumed));
   end.key = resumed ? past.key : key;
   if (!resumed || past.outcome != fleet::Outcome::kSucceeded) {
     // Before a worker is there: otherwise it could start what belongs to the end of the earlier process's run.
@@ -515,6 +532,7 @@ PastQuery past_query(const RunSetup& setup) {
           .fresh = setup.fresh,
           .partial = setup.partial,
           .reuse_success = setup.reuse_success,
+          .reuse_all = setup.reuse_all,
           .told = told_in(setup.state + "/told"),
           .now_ns = wall_now_ns(),
           .results = setup.dry_run,

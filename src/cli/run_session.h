@@ -38,10 +38,12 @@ struct RunSetup {
   bool fresh = false;             // Start a new run instead of resuming; keep no results.
   bool partial = false;           // Only a part of the file's workflow is run (--only, --from, --until).
   bool reuse_success = false;     // See PastQuery.
+  bool reuse_all = false;         // See PastQuery.
   std::vector<Choice> choices{};  // By task, for a partial run; empty: all normal.
   bool dry_run = false;           // The past is only looked at.
   bool cache = true;              // Use the results of earlier runs for stages with `cache`: <state>/cache.
   bool output = false;            // Stream what the programs write to the view.
+  bool whole_output = false;      // Keep all that the programs write, for the view; they have no results.
   bool web = false;               // Serve the dashboard while the workflow runs.
   ledger::Durability durability = ledger::Durability::kFull;
   SecretSources secrets{};                               // Where the workers look up the secrets of tasks.

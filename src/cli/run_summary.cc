@@ -33,7 +33,7 @@ std::string log_end(const std::string& path, std::size_t lines) {
 namespace {
 
 LogTail tail_of(const TaskRow& task, const std::string& logs) {
-  LogTail tail{task.name, task.message, logs + "/" + log_name(task.id, task.last_attempt), {}};
+  LogTail tail{task.label(), task.message, logs + "/" + log_name(task.id, task.last_attempt), {}};
   tail.text = log_end(tail.log, kTailLines);
   return tail;
 }

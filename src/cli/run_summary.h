@@ -14,7 +14,7 @@ namespace rota::cli {
 
 // The end of a task's log.
 struct LogTail {
-  std::string name{};     // Of the task.
+  std::string name{};     // Of the task, with the values of its matrix.
   std::string message{};  // Why it failed.
   std::string log{};      // The file.
   std::string text{};     // Its last lines; empty if the task wrote nothing.

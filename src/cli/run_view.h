@@ -11,16 +11,32 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cli/run_facts.h"
+#include "model/outcome.h"
 
 namespace rota::cli {
+
+// What earlier processes have done for the run that begins (RunSetup::whole_output).
+struct EarlierWork {
+  std::vector<std::uint32_t> done{};  // Tasks that have ended already: there will be no news of them.
+  // Tasks that are done, or whose earlier result will be kept, and whose whole output is still there: nobody has read
+  // it. By task of this run.
+  std::map<std::uint32_t, model::AttemptId> unread{};
+};
 
 class RunView {
  public:
   virtual ~RunView() = default;
+
+  // Before the first news.
+  virtual void show_earlier(const EarlierWork& earlier, const RunFacts& facts) { (void)earlier, (void)facts; }
+  // The run is to be cancelled, because what it writes cannot be shown any more.
+  [[nodiscard]] virtual bool wants_stop() const { return false; }
 
   // A record or a report as it came; then show() is called with what it means.
   virtual void record(const fleet::Record& record) { (void)record; }

@@ -205,12 +205,19 @@ class LiveView final : public RunView {
     std::string text = (gauge > 0 ? bar(facts.done(), facts.total(), gauge) + " " : std::string()) +
                        std::to_string(facts.done()) + "/" + std::to_string(facts.total());
     if (facts.failed() > 0) text += ", " + std::to_string(facts.failed()) + " failed";
-    if (facts.cached() > 0) text += ", " + std::to_string(facts.cached()) + " kept";
+    // What fits into the line; a part of a number would be wrong.
+    const auto add = [&](const std::string& more) {
+      const bool fits = display_width(text) + display_width(more) <= columns_;
+      if (fits) text += more;
+      return fits;
+    };
     if (facts.done() < facts.total()) {
-      const std::int64_t left = facts.time_left_ns(now_ns);
-      if (left > 0) text += ", about " + short_time(left) + " left";
+      const std::string left = short_time(facts.time_left_ns(now_ns)) + " left";
+      if (!left.starts_with('-') && !add(", about " + left)) add(", " + left);
     }
-    return text + "  " + short_time(now_ns);
+    if (facts.cached() > 0) add(", " + std::to_string(facts.cached()) + " kept");
+    add("  " + short_time(now_ns));
+    return text;
   }
 
   std::FILE* const out_;

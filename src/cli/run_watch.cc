@@ -49,6 +49,16 @@ void RunWatch::on_report(const std::string& worker, const model::Report& report)
   view_->report(worker, report, facts_);
 }
 
+void RunWatch::show_earlier(const EarlierWork& earlier) {
+  const sync::MutexLock lock(mutex_);
+  view_->show_earlier(earlier, facts_);
+}
+
+bool RunWatch::wants_stop() {
+  const sync::MutexLock lock(mutex_);
+  return view_->wants_stop();
+}
+
 void RunWatch::refresh() {
   const sync::MutexLock lock(mutex_);
   view_->refresh(facts_, elapsed_ns());

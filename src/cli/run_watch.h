@@ -30,6 +30,9 @@ class RunWatch final : public host::HostObserver {
   void on_record(const fleet::Record& record) override ROTA_EXCLUDES(mutex_);
   void on_report(const std::string& worker, const model::Report& report) override ROTA_EXCLUDES(mutex_);
 
+  // See RunView.
+  void show_earlier(const EarlierWork& earlier) ROTA_EXCLUDES(mutex_);
+  [[nodiscard]] bool wants_stop() ROTA_EXCLUDES(mutex_);
   void refresh() ROTA_EXCLUDES(mutex_);
   void finish() ROTA_EXCLUDES(mutex_);
   // A remark for people.

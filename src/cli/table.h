@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,10 @@ class Table {
   [[nodiscard]] std::size_t size() const { return rows_.size(); }
   // One line per row, without spaces at its end. A column is as wide as its widest cell.
   [[nodiscard]] std::string text() const;
+  // The same in at most `columns` columns, as far as possible: leaves out columns of the table, in the order in which
+  // `optional` names them, as long as there is no room for the first one; then shortens the cells of the first one in
+  // the middle.
+  [[nodiscard]] std::string fitted(std::size_t columns, std::span<const std::size_t> optional) const;
 
  private:
   Align rest_;

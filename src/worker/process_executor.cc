@@ -50,6 +50,7 @@ Result<std::unique_ptr<ProcessExecutor>> ProcessExecutor::make(const Options& op
   for (char** entry = environ; *entry != nullptr; ++entry) place.environment.emplace_back(*entry);
   place.grace = options.grace;
   place.stream_output = options.stream_output;
+  place.whole_output = options.whole_output;
   place.has_devices = options.has_devices;
   executor->secrets_ = std::make_unique<Secrets>(options.secrets);
   place.secrets = executor->secrets_.get();

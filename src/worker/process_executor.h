@@ -23,6 +23,7 @@ class ProcessExecutor final : public Executor {
     std::string cgroup{};     // A cgroup v2 directory, or "auto"; empty: none.
     std::chrono::milliseconds grace{5000};
     bool stream_output = false;
+    bool whole_output = false;
     bool has_devices = false;  // See ProgramPlace.
     SecretSources secrets{};
   };

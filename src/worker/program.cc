@@ -39,6 +39,8 @@ constexpr std::chrono::minutes kShortageMost{10};
 constexpr milliseconds kShortagePause{20};
 constexpr milliseconds kShortagePauseMost{1000};
 constexpr std::string_view kResultSuffix = ".result.json";
+constexpr std::string_view kWholeSuffixes[2] = {".out", ".err"};  // By tag.
+constexpr std::uint64_t kNoBound = std::uint64_t{1} << 62;
 constexpr std::string_view kInputsSuffix = ".inputs.json";
 constexpr std::string_view kCheckpointSuffix = ".checkpoint.json";
 
@@ -91,9 +93,23 @@ struct ProgramRun::Streams {
   ProgramPipe pipes[3];  // By tag.
   StreamMask masks[3];   // By tag.
   KeptOutput kept;
+  std::vector<KeptOutput> whole;  // By tag; empty: only `kept`.
   LastLine last_out;
   LastLine last_err;
   LineReader lines;
+
+  void keep(unsigned tag, std::string_view bytes) {
+    kept.append(bytes);
+    if (!whole.empty()) whole[tag].append(bytes);
+  }
+  void flush() {
+    kept.flush();
+    for (KeptOutput& output : whole) output.flush();
+  }
+  [[nodiscard]] bool is_dirty() const {
+    return kept.is_dirty() ||
+           std::any_of(whole.begin(), whole.end(), [](const KeptOutput& output) { return output.is_dirty(); });
+  }
 };
 
 ProgramRun::ProgramRun(GuardPool& guards, const ProgramPlace& place, ProgramRequest request, ProgramEvents& events)
@@ -217,12 +233,12 @@ Result<ProcessEnd> ProgramRun::serve(Streams& streams, PollSet& set, ProgramEven
   // What is done with the bytes of a pipe, after the secrets in them were masked.
   const StreamMask::Sink sinks[3] = {[&](std::string_view bytes) {
                                        streams.last_out.feed(bytes);
-                                       streams.kept.append(bytes);
+                                       streams.keep(kOut, bytes);
                                        if (stream) stream->feed(false, bytes, fiber::now());
                                      },
                                      [&](std::string_view bytes) {
                                        streams.last_err.feed(bytes);
-                                       streams.kept.append(bytes);
+                                       streams.keep(kErr, bytes);
                                        if (stream) stream->feed(true, bytes, fiber::now());
                                      },
                                      [&](std::string_view bytes) { streams.lines.feed(bytes, line); }};
@@ -263,8 +279,8 @@ Result<ProcessEnd> ProgramRun::serve(Streams& streams, PollSet& set, ProgramEven
       ROTA_TRY(set.add(streams.pipes[kLines].read_end.native(), kLines));
     }
     if (stream) stream->send_due(now);
-    if (flush_at <= now) streams.kept.flush();
-    if (!streams.kept.is_dirty()) {
+    if (flush_at <= now) streams.flush();
+    if (!streams.is_dirty()) {
       flush_at = nanoseconds::max();
     } else if (flush_at == nanoseconds::max()) {
       flush_at = now + kFlushAfter;
@@ -314,7 +330,14 @@ Result<std::string> ProgramRun::read_result(const LastLine& last_line, const Sec
   }
   const std::string_view last = last_line.line();
   if (last.empty()) return std::string("null");
-  if (!check_json(last).ok()) return json_string(last);
+  if (!check_json(last).ok()) {
+    if (!is_utf8(last)) {
+      events_.on_log(
+          "the last line of its output, which is its result, is not UTF-8: the result has U+FFFD in the place of such "
+          "bytes");
+    }
+    return json_string(last);
+  }
   return mask.empty() ? std::string(last) : mask.masked_json(last);
 }
 
@@ -341,20 +364,33 @@ Result<AttemptResult> ProgramRun::run() {
   const std::int64_t output_bytes = request_.spec.program->limits.output_bytes;
   Streams streams(path_of(".log"), output_bytes > 0 ? static_cast<std::uint64_t>(output_bytes) : place_.output_bytes,
                   place_.result_bytes, mask);
+  for (const std::string_view suffix : kWholeSuffixes) {
+    if (!place_.whole_output) continue;
+    ::unlink(path_of(suffix).c_str());  // It may be left from an earlier life of this worker.
+    streams.whole.emplace_back(path_of(suffix), kNoBound);
+  }
   // Everything that can fail for lack of room comes before the program starts: it must not run twice.
   ROTA_TRY_ASSIGN(PollSet set, PollSet::make());
   ROTA_TRY(launch(spec, streams));
   for (const unsigned tag : {kOut, kErr, kLines}) ROTA_TRY(set.add(streams.pipes[tag].read_end.native(), tag));
   const Result<ProcessEnd> end = serve(streams, set, events);
   const KeptOutput::Summary output = streams.kept.finish();
+  Result<void> whole;
+  for (KeptOutput& each : streams.whole) {
+    if (KeptOutput::Summary summary = each.finish(); whole.ok()) whole = std::move(summary.written);
+  }
   if (!end.ok()) return end.error();
   AttemptResult result;
   result.next = end->next;
   model::AttemptOutcome& outcome = result.outcome;
   describe(*end, spec, &outcome);
   bool result_file = true;
-  if (end->success()) {
-    Result<std::string> value = read_result(streams.last_out, mask, &result_file);
+  if (!whole.ok()) {
+    outcome.message = "its output could not be kept, and is not complete: " + whole.error().message +
+                      (end->success() ? "" : "; " + outcome.message);
+  } else if (end->success()) {
+    Result<std::string> value =
+        place_.whole_output ? std::string("null") : read_result(streams.last_out, mask, &result_file);
     if (value.ok()) {
       outcome.end = model::AttemptEnd::kSucceeded;
       outcome.result = std::move(*value);

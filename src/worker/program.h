@@ -7,7 +7,7 @@
 //
 // The result of a program that succeeds is the JSON in the file $ROTA_RESULT, if the program wrote one; otherwise its
 // last line of output, unchanged if it is JSON and as a JSON string if not; otherwise null. A file $ROTA_RESULT that is
-// not JSON, or too large, is a failure.
+// not JSON, or too large, is a failure. With `whole_output` there is no result, and all output is kept, by stream.
 //
 // The values of the task's secrets are looked up before the program starts, and are masked in everything that it writes
 // before anything else is done with it (secret_mask.h).
@@ -44,6 +44,7 @@ struct ProgramPlace {
   std::uint64_t room_permits = 0;    // Of `room`, altogether.
   fiber::Semaphore* room = nullptr;  // One permit per program, so that descriptors do not run out; null: no bound.
   bool stream_output = false;        // Report output while a program writes it.
+  bool whole_output = false;         // See WorkerOptions.
   bool has_devices = false;          // The machine has GPUs: a program that holds none must see none.
   const Secrets* secrets = nullptr;  // Where the secrets of tasks are looked up; null: nowhere.
 };

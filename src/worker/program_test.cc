@@ -79,6 +79,11 @@ TEST(Program, Results) {
     EXPECT_EQ(bench.end(script("true")).result, "null");
     EXPECT_EQ(bench.end(script(": > $ROTA_RESULT; echo 7")).result, "7");
     EXPECT_EQ(bench.end(arguments({"echo", "a  b"})).result, "\"a  b\"");
+    EXPECT_TRUE(bench.events.all.empty());
+    // Contract: Y-9. What JSON cannot carry is reported.
+    EXPECT_EQ(bench.end(script("printf 'a\\377\\n'")).result, "\"a\xef\xbf\xbd\"");
+    ASSERT_EQ(bench.events.all.size(), 1U);
+    EXPECT_TRUE(contains(bench.events.all.front(), "is not UTF-8")) << bench.events.all.front();
     const AttemptOutcome plain = bench.end(script("true"));
     EXPECT_TRUE(succeeded(plain));
     EXPECT_EQ(plain.message, "");
@@ -192,6 +197,34 @@ TEST(Program, PrintsWithoutEnd) {
     EXPECT_TRUE(log.ends_with("last\n"));
     const std::uint64_t total = much + std::string("first\n\nlast\n").size();
     EXPECT_TRUE(contains(log, std::to_string(total - (1 << 20)) + " bytes of output were dropped here"));
+  });
+}
+
+// Contract: Y-8. Output that is kept whole: both streams apart, beside the log. There is no result to be too large, and
+// output that could not be kept fails the task. Files of an earlier life with the same attempt are not part of it.
+TEST(Program, KeepsTheWholeOutput) {
+  in_runtime([] {
+    Bench bench;
+    bench.place.whole_output = true;
+    bench.place.output_bytes = 2000;
+    bench.place.result_bytes = 100;
+    testing::write_text(bench.folder / "1-2.err", "old");
+    AttemptOutcome end = bench.end(script("seq 100000; printf '%0200d' 7"));
+    EXPECT_TRUE(succeeded(end)) << end.message;
+    EXPECT_EQ(end.result, "null");
+    std::string all;
+    for (int i = 1; i <= 100'000; ++i) all += std::to_string(i) + "\n";
+    EXPECT_TRUE(testing::read_text(bench.folder / "1-2.out") == all + std::string(199, '0') + "7");
+    EXPECT_FALSE(std::filesystem::exists(bench.folder / "1-2.err"));
+    EXPECT_LT(testing::read_text(end.log_path).size(), 2200U);
+    end = bench.end(script("echo a; echo b >&2; exit 3"));
+    EXPECT_FALSE(succeeded(end));
+    EXPECT_EQ(testing::read_text(bench.folder / "2-2.out") + testing::read_text(bench.folder / "2-2.err"), "a\nb\n");
+    EXPECT_EQ(testing::read_text(end.log_path).size(), 4U);
+    std::filesystem::create_directory(bench.folder / "3-2.err");
+    end = bench.end(script("echo c >&2"));
+    EXPECT_FALSE(succeeded(end));
+    EXPECT_TRUE(contains(end.message, "its output could not be kept, and is not complete")) << end.message;
   });
 }
 

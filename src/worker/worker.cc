@@ -76,6 +76,7 @@ Result<void> Worker::run(bus::WorkerEnd& bus) {
                                                    .cgroup = options.cgroup,
                                                    .grace = options.grace,
                                                    .stream_output = options.stream_output,
+                                                   .whole_output = options.whole_output,
                                                    .has_devices = !options.spec.resources.gpus.empty(),
                                                    .secrets = options.secrets}));
   }

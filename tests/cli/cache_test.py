@@ -200,7 +200,7 @@ class Cache(RunCase):
         write("0, 1, 2, 3")
         output = self.run_ok()
         self.assertIn("5 of 5 tasks succeeded (3 cached)", output)
-        self.assertRegex(output, r"a\[0\] +succeeded +1 ")
+        self.assertRegex(output, r"a\[0\] i=0 +succeeded +1 ")
         ran = self.read("ran").split()
         self.assertEqual(sorted(line for line in ran if line.startswith("a-")), ["a-0", "a-1", "a-2", "a-3"])
         self.assertEqual(ran[-1], "[0,1,2,3]")

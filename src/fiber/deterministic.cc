@@ -85,7 +85,7 @@ Item step(RuntimeCore& runtime, ThreadWorker* worker) {
     if (Item item = fair ? 0 : take_prioritized(worker, Priority::kHigh); item != 0) return item;
   }
   // Usually the newest, sometimes the oldest: both orders occur in a real run.
-  Item item = runtime.order.below(4) == 0 ? worker->deque.take_top<true>() : worker->deque.pop<true>();
+  Item item = runtime.order.below(4) == 0 ? worker->deque.take_top<true>() : worker->deque.pop();
   if (item != 0) return item;
   if (Fiber* injected = runtime.injected.exchange(nullptr, std::memory_order_acquire); injected != nullptr) {
     while (injected->next != nullptr) {

@@ -50,11 +50,6 @@ bool register_membarrier() {
 #endif
 }
 
-void init_process() {
-  static std::once_flag once;
-  std::call_once(once, [] { g_membarrier = register_membarrier(); });
-}
-
 Nanoseconds steady_now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
@@ -78,6 +73,12 @@ void adopt_native(ThreadWorker* worker) {
 
 }  // namespace
 
+bool enable_heavy_fence() {
+  static std::once_flag once;
+  std::call_once(once, [] { g_membarrier = register_membarrier(); });
+  return g_membarrier || ROTA_TSAN;
+}
+
 void heavy_fence() {
   if (g_membarrier) {
     syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
@@ -95,7 +96,7 @@ RuntimeCore::RuntimeCore(const Config& checked)
       helpers(std::make_unique<BlockingPool>(checked.blocking_threads)),
       deterministic(checked.deterministic_seed.has_value()),
       order(checked.deterministic_seed.value_or(0)) {
-  init_process();
+  const bool fences = !enable_heavy_fence();
   steals = std::make_unique<sync::Atomic<bool>[]>(worker_count);
   for (std::uint32_t i = 0; i < worker_count; ++i) steals[i].store(true, std::memory_order_relaxed);
   root.owner_task = nullptr;
@@ -111,14 +112,15 @@ RuntimeCore::RuntimeCore(const Config& checked)
   if (config.trace_events > 0) trace = std::make_unique<Trace>(worker_count, config.trace_events);
   Prng seeds(config.seed);
   for (std::uint32_t i = 0; i < worker_count; ++i) {
-    auto worker = std::make_unique<ThreadWorker>(config.local_queue_size);
+    const bool solo = (worker_count == 1 || !config.enable_stealing) && !deterministic;
+    auto worker = std::make_unique<ThreadWorker>(config.local_queue_size, fences && !solo && !deterministic);
     worker->runtime = this;
     worker->fiber = &worker->native;  // From the beginning, because a signal handler may read it.
     worker->index = i;
-    worker->solo = (worker_count == 1 || !config.enable_stealing) && !deterministic;
+    worker->solo = solo;
     worker->cancel_epoch = &cancel_epoch;
     worker->counters.spawned.add((static_cast<std::uint64_t>(i) << 48) + kFirstTask);
-    worker->idle_word = g_membarrier || ROTA_TSAN ? &lot.word() : &g_somebody_sleeps;
+    worker->idle_word = fences ? &g_somebody_sleeps : &lot.word();
     for (std::uint64_t& word : worker->random) word = seeds.next();
     std::uint8_t hooks = 0;
     if (config.profile == Profile::kCore) hooks |= kHookCore;
@@ -127,7 +129,7 @@ RuntimeCore::RuntimeCore(const Config& checked)
       hooks |= kHookMeter;
     }
     if (deterministic) hooks |= kHookDeterministic;
-    if (!g_membarrier && !ROTA_TSAN) hooks |= kHookFence;
+    if (fences) hooks |= kHookFence;
     if (trace != nullptr || fault != nullptr) hooks |= kHookTrace;
     if (stacks.has_canaries()) hooks |= kHookCanary;
     worker->hooks = hooks;

@@ -144,24 +144,47 @@ Item take_shared(ThreadWorker* worker) {
   return take_global(worker);
 }
 
+void note_steal(ThreadWorker* worker, Item item) {
+  worker->counters.steals.add(1);
+  if (worker->hooks != 0) {
+    event(worker, TaskEvent::kSteal, is_fiber(item) ? fiber_of(item)->task->id : record_of(item)->id);
+  }
+}
+
 bool may_steal(const ThreadWorker* worker) {
   const RuntimeCore* runtime = worker->runtime;
   return runtime->config.enable_stealing && runtime->steals[worker->index].load(std::memory_order_seq_cst);
 }
 
-Item try_steal(ThreadWorker* worker) {
+// An item was stolen from `victim`, which has more: takes as many of these as the batch allows. Nobody needs to be told
+// of them: the thread worker counts as a searcher, and the last one to find something wakes another (search()).
+void steal_more(ThreadWorker* worker, Deque<Item>& victim) {
+  StealBatch& batch = worker->batch;
+  batch.begin(worker->runtime->now());
+  // The own deque is empty, so a batch that fits into it needs no memory, and is taken by every push.
+  while (batch.wants_more(worker->deque.capacity())) {
+    const Item item = victim.steal().item;
+    if (item == 0) break;
+    note_steal(worker, item);
+    const bool kept = worker->deque.push(item);
+    ROTA_ASSERT(kept, "there is room in an empty deque");
+    batch.took_another();
+  }
+}
+
+// `insist`: takes also what its owner has not published.
+Item try_steal(ThreadWorker* worker, bool insist) {
   RuntimeCore* runtime = worker->runtime;
   if (worker->solo || !may_steal(worker)) return 0;
   const std::uint32_t attempts = std::min(runtime->worker_count - 1, 4U);
   for (std::uint32_t attempt = 0; attempt < attempts; ++attempt) {
     const std::uint32_t victim = pick_victim(worker);
-    const auto stolen = runtime->workers[victim]->deque.steal();
+    Deque<Item>& deque = runtime->workers[victim]->deque;
+    auto stolen = deque.steal();
+    if (insist && stolen.item == 0 && deque.expose()) stolen = deque.steal();
     if (stolen.item != 0) {
-      worker->counters.steals.add(1);
-      if (worker->hooks != 0) {
-        event(worker, TaskEvent::kSteal,
-              is_fiber(stolen.item) ? fiber_of(stolen.item)->task->id : record_of(stolen.item)->id);
-      }
+      note_steal(worker, stolen.item);
+      if (stolen.more) steal_more(worker, deque);
       return stolen.item;
     }
     worker->counters.failed_steals.add(1);
@@ -229,10 +252,10 @@ bool sleep_until_chosen(ThreadWorker* worker, Nanoseconds nap) {
   return chosen;
 }
 
-// One search of everything that this thread worker may take.
-Item look(ThreadWorker* worker, bool events) {
+// One search of everything that this thread worker may take. `insist`: including what others keep to themselves.
+Item look(ThreadWorker* worker, bool events, bool insist) {
   if (Item item = take_shared(worker); item != 0) return item;
-  if (Item item = try_steal(worker); item != 0) return item;
+  if (Item item = try_steal(worker, insist); item != 0) return item;
   if (events && poll_events(worker->runtime)) {
     if (Item item = pop_item(worker); item != 0) return item;
   }
@@ -247,7 +270,7 @@ Item spin_for_work(ThreadWorker* worker) {
   Nanoseconds backoff = kFirstBackoffNs;
   for (std::uint32_t round = 0;; ++round) {
     // Polling the descriptors is a system call; checking the queues is free.
-    if (Item item = look(worker, round % kPollEvery == 0 || round >= spins); item != 0) return item;
+    if (Item item = look(worker, round % kPollEvery == 0 || round >= spins, round >= spins); item != 0) return item;
     if (runtime->stopping.load(std::memory_order_relaxed)) return 0;
     if (round < spins) {
       sync::cpu_pause();
@@ -262,12 +285,27 @@ Item spin_for_work(ThreadWorker* worker) {
   }
 }
 
+// The thread worker has run what it stole last. If these were short tasks, it rests, unless there is other work.
+void rest_after_steal(ThreadWorker* worker) {
+  if (!worker->batch.begun()) return;
+  const RuntimeCore* runtime = worker->runtime;
+  const Nanoseconds until = worker->batch.end(runtime->now());
+  while (runtime->now() < until && !anything_shared(runtime)) {
+    if (runtime->crowded) {
+      sched_yield();
+    } else {
+      for (int i = 0; i < 16; ++i) sync::cpu_pause();
+    }
+  }
+}
+
 // Searches for work in growing intervals, then sleeps. 0 only when the runtime stops.
 Item search(ThreadWorker* worker) {
   RuntimeCore* runtime = worker->runtime;
   ParkingLot& lot = runtime->lot;
   lot.begin_search();
   worker->idle = kSearching;
+  rest_after_steal(worker);
   const auto found = [&](Item item) {
     worker->idle = kBusy;
     worker->handoff = item;  // Stored, so that it is not lost.
@@ -282,7 +320,7 @@ Item search(ThreadWorker* worker) {
   for (;;) {
     maybe_fault(worker, FaultPoint::kSearch);
     note_priorities(worker);
-    if (Item item = spins ? spin_for_work(worker) : look(worker, true); item != 0) return found(item);
+    if (Item item = spins ? spin_for_work(worker) : look(worker, true, true); item != 0) return found(item);
     if (runtime->stopping.load(std::memory_order_relaxed)) return found(0);
     lot.begin_sleep(worker->index);
     worker->idle = kSeated;
@@ -462,6 +500,7 @@ void wake_sleeper(ThreadWorker* worker) {
     const std::uint64_t idle = runtime->lot.word().load(std::memory_order_relaxed);
     if (ParkingLot::sleepers(idle) == 0 || ParkingLot::searchers(idle) != 0) return;
   }
+  if (!worker->solo) worker->deque.publish();  // So that the thread worker that is woken need not ask.
   if (runtime->priorities.any()) {
     runtime->wake_one();
   } else {

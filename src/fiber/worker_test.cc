@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <set>
 #include <string>
 #include <thread>
@@ -9,54 +10,190 @@
 
 #include "rota/fiber.h"
 #include "rota/fiber/detail/deque.h"
+#include "rota/fiber/detail/steal_batch.h"
 
 namespace rota::fiber {
 namespace {
 
 using std::chrono::milliseconds;
 
-// Contract: F-17. The owner's end is LIFO, the thieves' FIFO; it grows past its first size and loses nothing.
+// Contract: F-17. The owner's end is LIFO, the thieves' FIFO; it grows past its first size and loses nothing. Items are
+// private until they are asked for, or until a thief publishes them.
 TEST(Deque, LifoForTheOwnerFifoForThieves) {
+  for (const bool open : {false, true}) {
+    detail::Deque<std::uintptr_t> deque(4, open);
+    EXPECT_EQ(deque.pop(), 0U);
+    EXPECT_EQ(deque.peek(), 0U);
+    EXPECT_EQ(deque.take_top(), 0U);
+    for (std::uintptr_t i = 1; i <= 1000; ++i) deque.push(i);
+    EXPECT_EQ(deque.size_hint(), 1000U);
+    EXPECT_EQ(deque.peek(), 1000U);
+    EXPECT_EQ(deque.pop(), 1000U);
+    EXPECT_EQ(deque.steal().item, open ? 1U : 0U);
+    EXPECT_EQ(deque.expose(), !open);
+    if (!open) {
+      EXPECT_EQ(deque.steal().item, 1U);
+    }
+    EXPECT_EQ(deque.take_top(), 2U);
+    EXPECT_FALSE(deque.pop_if(5));
+    EXPECT_TRUE(deque.pop_if(999));
+    EXPECT_EQ(deque.size_hint(), 996U);
+    for (std::uintptr_t i = 998; i >= 3; --i) EXPECT_EQ(deque.pop(), i);
+    EXPECT_EQ(deque.pop(), 0U);
+    EXPECT_EQ(deque.peek(), 0U);
+    EXPECT_FALSE(deque.pop_if(3));  // What the slot still contains.
+    EXPECT_EQ(deque.size_hint(), 0U);
+    EXPECT_FALSE(deque.expose());
+  }
+}
+
+// Contract: F-17. A thief that finds nothing public gets half of the items with the owner's next push.
+TEST(Deque, AskedForItemsTheOwnerPublishesHalf) {
   detail::Deque<std::uintptr_t> deque(4);
-  EXPECT_EQ(deque.pop(), 0U);
+  for (std::uintptr_t i = 1; i <= 9; ++i) deque.push(i);
   EXPECT_EQ(deque.steal().item, 0U);
-  for (std::uintptr_t i = 1; i <= 1000; ++i) deque.push(i);
-  EXPECT_EQ(deque.size_hint(), 1000U);
-  EXPECT_EQ(deque.peek(), 1000U);
-  EXPECT_EQ(deque.pop(), 1000U);
-  EXPECT_EQ(deque.steal().item, 1U);
-  EXPECT_EQ(deque.take_top(), 2U);
-  EXPECT_FALSE(deque.pop_if(5));
-  EXPECT_TRUE(deque.pop_if(999));
-  for (std::uintptr_t i = 998; i >= 3; --i) EXPECT_EQ(deque.pop(), i);
+  deque.push(10);
+  for (std::uintptr_t i = 1; i <= 5; ++i) EXPECT_EQ(deque.steal().item, i);
+  EXPECT_EQ(deque.steal().item, 0U);
+  for (std::uintptr_t i = 10; i >= 6; --i) EXPECT_EQ(deque.pop(), i);
   EXPECT_EQ(deque.pop(), 0U);
+  deque.push(11);  // Asked again, with nothing there: the next item is published at once.
+  EXPECT_EQ(deque.steal().item, 11U);
+}
+
+// Contract: F-17. The FIFO end that the owner uses for fairness gives the oldest item, whether it is public or private.
+TEST(Deque, TheOldestItemFirst) {
+  for (std::uintptr_t count = 1; count <= 6; ++count) {
+    for (int published = 0; published <= 3; ++published) {
+      detail::Deque<std::uintptr_t> deque(4);
+      for (std::uintptr_t i = 1; i <= count; ++i) deque.push(i);
+      for (int i = 0; i < published; ++i) deque.publish();
+      for (std::uintptr_t i = 1; i <= count; ++i) EXPECT_EQ(deque.take_top(), i) << count << " items";
+      EXPECT_EQ(deque.take_top(), 0U);
+      EXPECT_EQ(deque.size_hint(), 0U);
+    }
+  }
 }
 
 // Contract: F-17. One owner, several thieves, a small start size: every item comes out exactly once.
 TEST(Deque, EveryItemOnceUnderThieves) {
-  detail::Deque<std::uintptr_t> deque(2);
-  constexpr std::uintptr_t kItems = 200'000;
-  std::vector<sync::Atomic<int>> seen(kItems + 1);
-  sync::Atomic<bool> done{false};
-  std::vector<std::thread> thieves;
-  for (int t = 0; t < 3; ++t) {
-    thieves.emplace_back([&] {
-      while (!done.load()) {
-        if (const auto stolen = deque.steal(); stolen.item != 0) seen[stolen.item].fetch_add(1);
+  for (const bool open : {!detail::enable_heavy_fence(), true}) {
+    detail::Deque<std::uintptr_t> deque(2, open);
+    constexpr std::uintptr_t kItems = 200'000;
+    std::vector<sync::Atomic<int>> seen(kItems + 1);
+    sync::Atomic<bool> done{false};
+    std::vector<std::thread> thieves;
+    for (int t = 0; t < 3; ++t) {
+      thieves.emplace_back([&, t] {
+        for (int round = 0; !done.load(); ++round) {
+          auto stolen = deque.steal();
+          if (stolen.item == 0 && round % 64 == t && deque.expose()) stolen = deque.steal();
+          if (stolen.item != 0) seen[stolen.item].fetch_add(1);
+        }
+      });
+    }
+    std::uintptr_t next = 1;
+    while (next <= kItems) {
+      for (int i = 0; i < 7 && next <= kItems; ++i) deque.push(next++);
+      for (int i = 0; i < 4; ++i) {
+        if (const std::uintptr_t item = i % 2 == 0 ? deque.pop() : deque.take_top(); item != 0) seen[item].fetch_add(1);
       }
-    });
+    }
+    while (const std::uintptr_t item = deque.pop()) seen[item].fetch_add(1);
+    done.store(true);
+    for (auto& thief : thieves) thief.join();
+    EXPECT_TRUE(std::all_of(seen.begin() + 1, seen.end(), [](const auto& count) { return count.load() == 1; }));
   }
-  std::uintptr_t next = 1;
-  while (next <= kItems) {
-    for (int i = 0; i < 7 && next <= kItems; ++i) deque.push(next++);
-    for (int i = 0; i < 4; ++i) {
-      if (const std::uintptr_t item = i % 2 == 0 ? deque.pop() : deque.take_top(); item != 0) seen[item].fetch_add(1);
+}
+
+using detail::StealBatch;
+
+// Takes as many items as the batch wants, each of which lasts for `task_ns`; returns how many, and the rest that
+// follows.
+struct Stolen {
+  std::uint32_t items;
+  std::int64_t rest_ns;
+};
+Stolen steal_batch(StealBatch& batch, std::int64_t task_ns, std::size_t room = 256) {
+  std::uint32_t items = 1;
+  batch.begin(1'000);
+  for (; batch.wants_more(room); ++items) batch.took_another();
+  const std::int64_t now = 1'000 + task_ns * items;
+  return {items, batch.end(now) - now};
+}
+
+// Contract: F-18. A thief of short tasks takes twice as many each time, up to a bound, and rests for a bounded time;
+// one long task, and it takes them one by one again, without a rest.
+TEST(StealBatch, GrowsWithShortTasksOnly) {
+  StealBatch batch;
+  for (const std::uint32_t expected : {1U, 2U, 4U, 8U, 16U, 32U, 64U, 64U}) {
+    const Stolen stolen = steal_batch(batch, 100);
+    EXPECT_EQ(stolen.items, expected);
+    EXPECT_EQ(stolen.rest_ns, std::min<std::int64_t>(100 * expected * StealBatch::kRest, StealBatch::kMaxRestNs));
+  }
+  EXPECT_EQ(steal_batch(batch, StealBatch::kShortTaskNs).rest_ns, 0) << "not short";
+  EXPECT_EQ(steal_batch(batch, StealBatch::kShortTaskNs - 1).items, 1U);
+  EXPECT_EQ(steal_batch(batch, StealBatch::kShortTaskNs - 1).rest_ns, 2 * (StealBatch::kShortTaskNs - 1) * 8);
+}
+
+// Contract: F-17, F-19. A batch never needs memory: it is not larger than the room in the thief's deque.
+TEST(StealBatch, FitsIntoTheDeque) {
+  StealBatch batch;
+  for (int i = 0; i < 7; ++i) (void)steal_batch(batch, 1);
+  EXPECT_EQ(steal_batch(batch, 1, 2).items, 2U);
+  EXPECT_EQ(steal_batch(batch, 1, 1).items, 1U);
+  EXPECT_EQ(steal_batch(batch, 1, 100).items, 64U);
+}
+
+// Contract: F-18. A batch is judged once: a thread worker that stole nothing since does not rest again.
+TEST(StealBatch, IsJudgedOnce) {
+  StealBatch batch;
+  EXPECT_FALSE(batch.begun());
+  EXPECT_EQ(batch.end(5'000), 5'000);
+  batch.begin(1'000);
+  EXPECT_TRUE(batch.begun());
+  EXPECT_GT(batch.end(1'100), 1'100);
+  EXPECT_FALSE(batch.begun());
+  EXPECT_EQ(batch.end(1'200), 1'200);
+}
+
+// Contract: F-17. Batches of short tasks, deques that start with two slots, more thread workers than cores: every task
+// runs exactly once.
+TEST(Workers, EveryTaskOnceWithBatches) {
+  for (const std::uint32_t queue_size : {2U, 256U}) {
+    Runtime runtime({.worker_count = 4, .local_queue_size = queue_size});
+    std::vector<std::atomic<std::uint8_t>> ran(ROTA_TSAN ? 5'000 : 100'000);
+    runtime.run([&] {
+      with_scope([&](Nursery& scope) {
+        for (auto& count : ran) scope.launch([&count] { count.fetch_add(1, std::memory_order_relaxed); });
+      });
+    });
+    EXPECT_TRUE(std::all_of(ran.begin(), ran.end(), [](const auto& count) { return count.load() == 1; }));
+  }
+}
+
+// Contract: F-18. What a thief took as a batch can be stolen from it: two tasks among many short ones, which one worker
+// takes together, wait for each other without a yield. This ends only if another worker takes one of the two.
+TEST(Workers, ABatchIsNotOutOfReach) {
+  for (const VictimStrategy victims :
+       {VictimStrategy::kRandom, VictimStrategy::kRoundRobin, VictimStrategy::kMostLoaded}) {
+    Runtime runtime({.worker_count = 3, .victims = victims});
+    for (int round = 0; round < (ROTA_TSAN ? 20 : 200); ++round) {
+      runtime.run([round] {
+        std::atomic<int> met{0};
+        with_scope([&met, round](Nursery& scope) {
+          for (int i = 0; i < 600; ++i) {
+            const bool meets = i == round || i == round + 1 + round % 3;
+            scope.launch([&met, meets] {
+              if (!meets) return;
+              met.fetch_add(1);
+              while (met.load() < 2) sync::cpu_pause();
+            });
+          }
+        });
+      });
     }
   }
-  while (const std::uintptr_t item = deque.pop()) seen[item].fetch_add(1);
-  done.store(true);
-  for (auto& thief : thieves) thief.join();
-  EXPECT_TRUE(std::all_of(seen.begin() + 1, seen.end(), [](const auto& count) { return count.load() == 1; }));
 }
 
 // Contract: F-17. One worker a core unless said otherwise; 1 and 256 work.

@@ -127,7 +127,7 @@ auto both(F&& f, G&& g)
   try {
     ValueOf<A> a = call_for_value(f);
     worker = current_worker();
-    if (worker->solo ? worker->deque.pop_if<true>(item) : worker->deque.pop_if<false>(item)) [[likely]] {
+    if (worker->deque.pop_if(item)) [[likely]] {
       core.local = 0;
       if (scope_cancelled(worker, &core, core.owner_task)) [[unlikely]]
         throw_cancelled();

@@ -138,7 +138,7 @@ inline bool is_terminal_now(const TaskRecord* record) {
       (worker->hooks & kHookDeterministic) != 0) [[unlikely]] {
     return false;
   }
-  return worker->solo ? worker->deque.pop_if<true>(item_of(record)) : worker->deque.pop_if<false>(item_of(record));
+  return worker->deque.pop_if(item_of(record));
 }
 
 // Waits until `record` has ended. Throws Cancelled if the waiter is cancelled.

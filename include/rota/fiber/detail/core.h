@@ -20,6 +20,8 @@
 #include "rota/detail/sync.h"
 #include "rota/fiber/detail/context.h"
 #include "rota/fiber/detail/deque.h"
+#include "rota/fiber/detail/fence.h"
+#include "rota/fiber/detail/steal_batch.h"
 #include "rota/fiber/state.h"
 #include "rota/result.h"
 
@@ -35,41 +37,6 @@ struct Meter;
 struct Fork;
 struct BodyFrame;
 struct UserCall;
-
-// ---------------------------------------------------------------------------------------------------------- fences
-// A pair of fences that is free on the frequent side. light_fence() only prevents the compiler from reordering;
-// heavy_fence() makes every other thread of the process execute a full fence (membarrier). If one thread does a store,
-// light_fence() and a load, and another a store, heavy_fence() and a load, at least one of the two loads sees the
-// other's store. Where the kernel has no membarrier, every thread worker takes the paths with full fences (kHookFence).
-// Under ThreadSanitizer and the interleaving checker both are full fences.
-#if defined(ROTA_INTERLEAVE) && ROTA_INTERLEAVE
-inline void light_fence() { sync::fence(std::memory_order_seq_cst); }
-inline void heavy_fence() { sync::fence(std::memory_order_seq_cst); }
-#elif ROTA_TSAN
-inline void light_fence() { sync::fence(std::memory_order_seq_cst); }
-void heavy_fence();
-#else
-inline void light_fence() { std::atomic_signal_fence(std::memory_order_seq_cst); }
-void heavy_fence();
-#endif
-
-// A lock held for a few dozen instructions, never across a wait, except that a wait may pass it to the stack that runs
-// next, which releases it. It spins, then yields its time slice, because with more thread workers than cores the holder
-// may not be running.
-class SpinLock {
- public:
-  void lock() {
-    if (word_.exchange(1, std::memory_order_acquire) == 0) [[likely]]
-      return;
-    lock_slow();
-  }
-  bool try_lock() { return word_.exchange(1, std::memory_order_acquire) == 0; }
-  void unlock() { word_.store(0, std::memory_order_release); }  // Partner: lock().
-
- private:
-  void lock_slow();
-  sync::Atomic<std::uint32_t> word_{0};
-};
 
 // ---------------------------------------------------------------------------------------------------------- records
 enum class Action : std::uint8_t {
@@ -269,7 +236,7 @@ inline constexpr std::uint64_t kFirstTask = 63;
 inline constexpr std::uint64_t kTaskCountMask = (std::uint64_t{1} << TaskRecord::kPriorityShift) - 1;
 
 struct alignas(sync::kCacheLineBytes) ThreadWorker {
-  explicit ThreadWorker(std::size_t queue_size) : deque(queue_size) {}
+  explicit ThreadWorker(std::size_t queue_size, bool open_deque = false) : deque(queue_size, open_deque) {}
 
   Deque<Item> deque;
 
@@ -285,6 +252,7 @@ struct alignas(sync::kCacheLineBytes) ThreadWorker {
   std::uint32_t index = 0;
   std::uint32_t tick = 0;
   std::uint32_t scopes = 0;  // Opened in a metered runtime.
+  StealBatch batch;
   std::array<FreeSlot*, kSizeClasses> free{};
   std::array<std::uint32_t, kSizeClasses> free_count{};
   std::uint64_t fresh_meter = 0;      // The initial TaskRecord::meter of a new task.
@@ -407,9 +375,7 @@ inline bool cancelled_now(ThreadWorker* worker) {
     wake_sleeper(worker);
 }
 
-[[gnu::always_inline]] inline Item pop_item(ThreadWorker* worker) {
-  return worker->solo ? worker->deque.pop<true>() : worker->deque.pop<false>();
-}
+[[gnu::always_inline]] inline Item pop_item(ThreadWorker* worker) { return worker->deque.pop(); }
 
 inline void run_after_switch(ThreadWorker* worker) {
   if (AfterSwitch after = worker->after; after != nullptr) {

@@ -29,9 +29,13 @@ void wake_cancelled(Fiber* fiber) {
 }
 
 void wake_registered(NurseryExtras* extras, CancelReason reason, TokensToCancel& tokens) {
+  constexpr std::size_t kAhead = 8;
   const std::size_t count = extras->registry.size();
   for (std::size_t i = 0; i < count; ++i) {
-    if (i + 4 < count) __builtin_prefetch(&extras->registry[i + 4].fiber->claim, 1);
+    if (i + kAhead < count) {
+      __builtin_prefetch(&extras->registry[i + kAhead].fiber->claim, 1);
+      __builtin_prefetch(&extras->registry[i + kAhead].task->state, 1);
+    }
     wake_cancelled(extras->registry[i].fiber);
   }
   if (extras->scope_token != nullptr) tokens.add(extras->scope_token, reason);

@@ -67,12 +67,20 @@ bool kernel_has_guards(std::size_t page) {
   return has;
 }
 
+// The guard's size. A stack and its guard are an odd number of pages: if their tops were a power of two apart, all of
+// them would share a few sets of the caches and of the TLB, and a thread worker that visits many stacks, to cancel the
+// tasks on them for instance, would miss each time.
+std::size_t guard_bytes(std::size_t stack_bytes, std::size_t page) {
+  const std::size_t pages = (kGuardBytes + page - 1) / page;
+  return (pages + (stack_bytes / page + pages + 1) % 2) * page;
+}
+
 }  // namespace
 
 StackPool::StackPool(std::size_t stack_bytes, bool guards)
     : page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))),
       stack_bytes_((stack_bytes + page_ - 1) / page_ * page_),
-      guard_bytes_((kGuardBytes + page_ - 1) / page_ * page_),
+      guard_bytes_(guard_bytes(stack_bytes_, page_)),
       stride_(stack_bytes_ + guard_bytes_),
       guard_kind_(!guards                    ? GuardKind::kCanary
                   : kernel_has_guards(page_) ? GuardKind::kAdvised

@@ -12,7 +12,8 @@
 //
 // The guard is wide because a frame that is larger than the guard steps over it, unless the code is compiled with
 // -fstack-clash-protection, as our own code and that of CMake users of rota::fiber is. Address space is all that it
-// costs.
+// costs. It has one page more if that makes the distance between two stacks an odd number of pages, for the sake of the
+// caches.
 //
 // Cached stacks that were not needed for a whole period return to the system (trim_idle()).
 //

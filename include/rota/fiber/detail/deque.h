@@ -128,6 +128,13 @@ class Deque {
     return own_buffer_->slot(b).load(std::memory_order_relaxed);
   }
 
+  // The private item `depth` below the newest one, or 0. As peek().
+  T peek_below(std::int64_t depth) const {
+    const std::int64_t at = bottom_.load(std::memory_order_relaxed) - 1 - depth;
+    if (at < split_.load(std::memory_order_acquire)) return T{};
+    return own_buffer_->slot(at).load(std::memory_order_relaxed);
+  }
+
   // Takes the oldest item on behalf of the owner, or returns 0.
   template <bool kSolo = false>
   T take_top() {

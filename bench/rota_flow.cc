@@ -1,7 +1,11 @@
-// Our part of the table for graphs (P-7): the fast path, the same with priorities and demands, a fan and a chain.
+// Our part of the table for graphs (P-7): the fast path, the same with priorities and demands, a fan and a chain; and
+// the engine (G-9), whose cost per stage must not grow with their number.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "common/dag.h"
@@ -92,11 +96,52 @@ Figures run_dag_chain(unsigned threads, std::uint64_t nodes) {
   return figures;
 }
 
-constexpr std::array<bench::Work, 4> kWorks{{
+// A workflow of a hundred chains in the thread pool: time per stage to accept and to run it, and what it keeps in
+// memory. The texts of the workflow are made before that, and not counted.
+Figures run_engine(unsigned threads, std::uint64_t stages) {
+  constexpr std::uint64_t kChains = 100;
+  double accept_ns = 0, bytes = 0;
+  std::uint64_t succeeded = 0;
+  const double run_ns = bench::measure([&] {
+    flow::Workflow workflow{.name = "growth", .stages = {}};
+    workflow.stages.reserve(stages);
+    for (std::uint64_t i = 0; i < stages; ++i) {
+      std::vector<std::string> deps;
+      if (i >= kChains) deps.push_back(std::to_string(i - kChains));
+      workflow.stages.push_back({.id = std::to_string(i), .run = [](flow::StageContext&) {}, .deps = std::move(deps)});
+    }
+    auto scheduler = flow::create_thread_pool_scheduler({.workers = threads});
+    if (!scheduler.ok()) bench::fail("no scheduler: " + scheduler.error().message);
+    flow::WorkflowEngine engine(std::move(*scheduler));
+    const double bytes_before = bench::resident_bytes();
+    const std::uint64_t start = now_ns();
+    const rota::Result<std::string> id = engine.start_workflow(std::move(workflow));
+    if (!id.ok()) bench::fail("the workflow was refused: " + id.error().message);
+    const std::uint64_t accepted = now_ns();
+    engine.scheduler().wait_all();
+    const std::uint64_t done = now_ns();
+    // The first time counts: later ones reuse the memory.
+    bytes = std::max(bytes, (bench::resident_bytes() - bytes_before) / static_cast<double>(stages));
+    succeeded = engine.scheduler().stats().succeeded;
+    accept_ns = static_cast<double>(accepted - start) / static_cast<double>(stages);
+    return static_cast<double>(done - start) / static_cast<double>(stages);
+  });
+  bench::expect(succeeded, stages);
+  return {run_ns, accept_ns, bytes};
+}
+
+constexpr std::array<bench::Work, 11> kWorks{{
     {"dag", 100'000, run_dag},
+    {"dag_1000", 1'000, run_dag},
+    {"dag_10000", 10'000, run_dag},
+    {"dag_1000000", 1'000'000, run_dag},
     {"dag_ordered", 100'000, run_dag_ordered},
     {"dag_fan", 100'000, run_dag_fan},
     {"dag_chain", 100'000, run_dag_chain},
+    {"engine_1000", 1'000, run_engine},
+    {"engine_10000", 10'000, run_engine},
+    {"engine_100000", 100'000, run_engine},
+    {"engine_1000000", 1'000'000, run_engine},
 }};
 
 }  // namespace

@@ -155,6 +155,14 @@ WORKS = (
     Work("dag", "P-7", "100 layers of 1,000 trivial tasks, three parents each; time a task to run, and to build",
          (Figure("dag_run", "ns", {1: "45", 2: "30"}), Figure("dag_build", "ns", {1: "50", 2: "50"})),
          100_000, NO_GRAPH, threads=WORKERS, metered=False),
+    *(Work(f"dag_{size}", "P-7", f"the same with {size:,} tasks in 100 layers: the cost of a task does not grow",
+           (Figure(f"dag_{size}_run", "ns"), Figure(f"dag_{size}_build", "ns")), size, OURS_ONLY, threads=(1,),
+           metered=False, limits=()) for size in (1_000, 10_000, 1_000_000)),
+    *(Work(f"engine_{size}", "G-9", f"a workflow of {size:,} stages in 100 chains, in the thread pool: time a stage to "
+           "its end, of that to accept it; resident bytes a stage",
+           (Figure(f"engine_{size}", "ns"), Figure(f"engine_{size}_accept", "ns"), Figure(f"engine_{size}_bytes", "B")),
+           size, OURS_ONLY, threads=(1,), metered=False, limits=(), max_rounds=3)
+      for size in (1_000, 10_000, 100_000, 1_000_000)),
     Work("dag_ordered", "P-7", "the same with four priorities, aging and three demands; time a task to run, and to build",
          (Figure("dag_ordered_run", "ns", {1: "300", 2: "300"}), Figure("dag_ordered_build", "ns")),
          100_000, NO_GRAPH | NO_DEMANDS, metered=False, limits=()),

@@ -26,6 +26,8 @@ SMALL = {
     "channel_cross": (200, lambda threads: 200),
     "blocked": (1000, lambda threads: 1000),
     "dag": (1000, lambda threads: 1000),
+    **{f"dag_{size}": (1000, lambda threads: 1000) for size in (1_000, 10_000, 1_000_000)},
+    **{f"engine_{size}": (500, lambda threads: 500) for size in (1_000, 10_000, 100_000, 1_000_000)},
     "dag_ordered": (1000, lambda threads: 1000),
     "dag_fan": (1000, lambda threads: 1000),
     "dag_chain": (1000, lambda threads: 1000),

@@ -241,6 +241,7 @@ class Selection(unittest.TestCase):
         for number in (1, 2, 3, 4, 5, 6, 7, 8):
             # Fork-join and graphs also with more thread workers than most machines have cores.
             self.assertEqual(found[f"P-{number}"], {1, 2, 4, 8} if number in (2, 3, 4, 7) else {1, 2})
+        self.assertEqual(found["G-9"], {1})
         # Contract: F-32. A kernel beside a server's load: the row has its time, and the loss against the kernel alone.
         self.assertEqual(found["F-32"], {2})  # One thread worker is the server's.
         self.assertIn("kernel_loss", [row.figure.bench for row in rows.rows() if row.clause == "F-32"])

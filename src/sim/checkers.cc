@@ -46,6 +46,7 @@ class Judge {
     check_acknowledged();
     check_given_up();
     check_stale();
+    check_late_starts();
     check_reports();
     check_reads();
     check_quiet();
@@ -83,6 +84,7 @@ class Judge {
   void check_acknowledged();
   void check_given_up();
   void check_stale();
+  void check_late_starts();
   void check_reports();
   void check_reads();
   void check_quiet();
@@ -442,6 +444,11 @@ void Judge::check_given_up() {
   for (const StoredRecord& stored : witness_.log) {
     const auto* lost = std::get_if<fleet::WorkerLost>(&stored.record.command);
     if (lost == nullptr || lost->worker != witness_.workers.front().name) continue;
+    // A worker that was displaced seems to live as long as it reports about tasks.
+    const bool reported = witness_.late_registration.count() > 0 &&
+                          std::any_of(witness_.executions.begin(), witness_.executions.end(),
+                                      [&](const auto& each) { return each.where.worker == 0 && each.ended > heard; });
+    if (reported) continue;
     if (stored.durable_at > heard + witness_.heartbeat_ttl + witness_.settle + kAcknowledgedWithin) {
       broken("liveness", "worker " + lost->worker + " lives, and is given up at " + text_of(stored.durable_at));
     }
@@ -472,6 +479,34 @@ void Judge::check_stale() {
     if (counts || ended <= over + 2 * witness_.heartbeat + witness_.settle + kAcknowledgedWithin) continue;
     return broken("stale", text_of(execution.id) + " ran on " + text_of(execution.where) + " until " + text_of(ended) +
                                ", and no longer counted from " + text_of(over) + " on");
+  }
+}
+
+// A worker says that it has started an attempt that no longer counted: the host, if it lives on, tells it to stop.
+// Unless it has given the worker a newer attempt of the same task: that one stops the older.
+void Judge::check_late_starts() {
+  for (const StartSeen& start : witness_.starts) {
+    if (start.host_life != witness_.host_lives || witness_.told_to_stop.contains({start.worker, start.id})) continue;
+    const auto execution =
+        std::find_if(witness_.executions.begin(), witness_.executions.end(), [&](const Execution& each) {
+          return each.id == start.id && witness_.workers[each.where.worker].name == start.worker;
+        });
+    if (execution == witness_.executions.end() || execution->end == ExecutionEnd::kKilled) continue;
+    const nanoseconds ended = execution->end == ExecutionEnd::kRuns ? witness_.ended : execution->ended;
+    if (ended <= start.at + 2 * witness_.heartbeat + kAcknowledgedWithin) continue;
+    std::vector<AttemptId> ids = execution->members;
+    if (ids.empty()) ids.push_back(execution->id);
+    const bool counts = std::any_of(ids.begin(), ids.end(), [&](const AttemptId& id) {
+      const auto facts = attempts_.find(id);
+      return facts == attempts_.end() || facts->second.over.count() < 0 || facts->second.over >= start.at;
+    });
+    const bool replaced = std::any_of(attempts_.begin(), attempts_.end(), [&](const auto& each) {
+      return each.first.task == start.id.task && each.first.attempt > start.id.attempt &&
+             each.second.worker == start.worker;
+    });
+    if (counts || replaced) continue;
+    return broken("stale", "worker " + start.worker + " said at " + text_of(start.at) + " that it runs " +
+                               text_of(start.id) + ", which no longer counted, and was never told to stop it");
   }
 }
 

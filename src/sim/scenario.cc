@@ -254,6 +254,19 @@ void add_fan_outs(Scenario& scenario) {
   }
 }
 
+// Half of what is paused is resumed soon: copies of the pause may arrive after that.
+void add_resumes(Scenario& scenario) {
+  const std::size_t drawn = scenario.actions.size();
+  for (std::size_t i = 0; i < drawn; ++i) {
+    ClientAction action = scenario.actions[i];
+    if (action.kind != ClientActionKind::kPause || draw(scenario.seed, "resumed", i) % 2 == 0) continue;
+    action.kind = ClientActionKind::kResume;
+    action.at_ms += static_cast<std::int64_t>(draw(scenario.seed, "resumed after", i) % 800);
+    action.vanishes = false;
+    scenario.actions.push_back(action);
+  }
+}
+
 std::vector<ClientAction> draw_actions(Prng& random, Classes& classes, const Scenario& scenario) {
   std::vector<ClientAction> actions;
   const auto last = scenario.faults_end_ms;
@@ -368,6 +381,7 @@ Scenario draw_scenario(std::uint64_t seed, const ScenarioSize& size) {
   scenario.actions = draw_actions(random, classes, scenario);
   scenario.faults = draw_faults(random, classes, scenario);
   add_fan_outs(scenario);
+  add_resumes(scenario);
   return scenario;
 }
 

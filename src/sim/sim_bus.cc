@@ -44,6 +44,9 @@ class SimBus::Host final : public bus::HostEnd {
       }
       const auto* report = std::get_if<model::Report>(&delivery->message);
       const bool is_final = report != nullptr && report->is_final();
+      if (report != nullptr && std::holds_alternative<model::Started>(report->body)) {
+        bus_.witness_.starts.push_back({fiber::now(), delivery->worker, report->id, bus_.witness_.host_lives});
+      }
       bus_.taken_[delivery->id] = {fiber::now(), is_final, is_final ? report->id : model::AttemptId()};
       return delivery;
     }
@@ -59,6 +62,10 @@ class SimBus::Host final : public bus::HostEnd {
   }
   Result<void> send(const std::string& worker, model::ToWorker message) override {
     if (peer_->dead || (crashes_ && crashes_(CrashPoint::kBetweenEffects))) return ErrorCode::kClosed;
+    if (const auto* control = std::get_if<model::ControlAttempt>(&message);
+        control != nullptr && control->action != model::AttemptAction::kResume) {
+      bus_.witness_.told_to_stop.emplace(worker, control->id);
+    }
     if (peer_->unreachable > 0 || bus_.full_ > 0) {
       if (bus_.full_ > 0) ROTA_SOMETIMES("bus: a send finds the bus full");
       ROTA_TRY(fiber::sleep_for(kErrorAfter));

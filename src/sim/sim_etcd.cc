@@ -84,7 +84,8 @@ class SimEtcd::Life final : public LifeLedger {
   Result<void> submit(std::span<const ledger::RecordBytes> records) override {
     ROTA_TRY(usable());
     if (crash(CrashPoint::kBeforeSubmit)) return ErrorCode::kClosed;
-    for (const ledger::RecordBytes& record : records) etcd_.written_by_.try_emplace(record.bytes, number_);
+    // The next host may write the very same bytes after one whose record was lost with it.
+    for (const ledger::RecordBytes& record : records) etcd_.written_by_[record.bytes] = number_;
     ROTA_TRY(note(inner_->submit(records)));
     if (crash(CrashPoint::kAfterSubmit)) return ErrorCode::kClosed;
     return {};

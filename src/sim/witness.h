@@ -7,7 +7,9 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fleet/record.h"
@@ -55,6 +57,14 @@ struct FinalReportSeen {
   model::AttemptId id{};
 };
 
+// A worker told the host that it has started an attempt.
+struct StartSeen {
+  nanoseconds at{0};
+  std::string worker{};
+  model::AttemptId id{};
+  std::uint64_t host_life = 0;
+};
+
 // The first time that a term's host sent an assignment.
 struct AssignmentSent {
   std::string worker{};
@@ -94,8 +104,10 @@ struct Witness {
   std::vector<Execution> executions{};
   std::vector<Delivery> deliveries{};
   std::vector<FinalReportSeen> final_reports{};
-  std::vector<FinalReportSeen> acknowledged{};    // To the bus, by a host.
-  std::vector<AssignmentSent> assignments{};      // In order.
+  std::vector<FinalReportSeen> acknowledged{};                        // To the bus, by a host.
+  std::vector<AssignmentSent> assignments{};                          // In order.
+  std::vector<StartSeen> starts{};                                    // That a host received.
+  std::set<std::pair<std::string, model::AttemptId>> told_to_stop{};  // Attempts that a host told a worker to stop.
   std::vector<std::string> never_acknowledged{};  // Messages that a host took from the bus and left there.
   std::vector<ClientAnswer> answers{};
   std::vector<ClientRead> reads{};

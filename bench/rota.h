@@ -23,6 +23,7 @@ std::span<const Work> rota_placement_works();
 std::span<const Work> rota_run_works();
 std::span<const Work> rota_host_works();
 std::span<const Work> rota_redis_works();
+std::span<const Work> rota_sim_works();
 
 // A process of the rows over Redis with `count` workers: `rota redis_worker URL NAME COUNT`. Runs until it is killed.
 int redis_worker(const char* url, const char* name, unsigned count);

@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
   for (const auto& part :
        {bench::rota_task_works(), bench::rota_waiting_works(), bench::rota_kernel_works(), bench::rota_flow_works(),
         bench::rota_ledger_works(), bench::rota_fleet_works(), bench::rota_placement_works(), bench::rota_run_works(),
-        bench::rota_host_works(), bench::rota_redis_works()}) {
+        bench::rota_host_works(), bench::rota_redis_works(), bench::rota_sim_works()}) {
     works.insert(works.end(), part.begin(), part.end());
   }
   return bench::main_of(argc, argv, works);

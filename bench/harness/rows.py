@@ -269,6 +269,10 @@ WORKS = (
           Figure("placement_later_run", "x", {1: "1.10"}), Figure("placement_heft", "x"),
           Figure("placement_mixed", "x HEFT", {1: "1.0"}), Figure("placement_mixed_fifo", "x HEFT")),
          42, {}, max_rounds=1, quick_size=42, **FLEET),
+    Work("simulate", "P-20", "the simulator: fleets of 5 workers and 100 tasks with every class of faults; time a seed, and "
+         "real time a second of virtual time",
+         (Figure("sim_seed", "ms", {1: "5"}), Figure("sim_second", "ms", {1: "1"})), 1000, {}, max_rounds=3,
+         quick_size=200, **FLEET),
     Work("brain_chain", "P-17", "a chain 1,000,000 stages deep: resident bytes a task; time to accept it, then to cancel it",
          (Figure("chain_task_bytes", "B", {1: "1000"}), Figure("chain_accept", "s"), Figure("chain_cancel", "s")),
          1_000_000, {}, max_rounds=3, quick_size=1_000_000, **FLEET),

@@ -67,6 +67,7 @@ SMALL = {
        for mode in ("static", "pipeline", "round_robin") for count in ("1000", "10000")},
     **{f"brain_{name}": (1000, lambda threads: 900)
        for name in ("shapes", "users", "priorities", "templates", "bound")},
+    "simulate": (3, lambda threads: 3),
     "brain_memory": (10_000, lambda threads: 10_000),
     "brain_chain": (10_000, lambda threads: 1),
     "placement": (2, lambda threads: 2 * 3),

@@ -23,6 +23,10 @@ TEST(RunPast, AnUntoldSuccess) {
   stage.name = "a";
   spec.stages.push_back(std::move(stage));
   fleet::Brain brain;
+  model::WorkerSpec worker;
+  worker.name = "local";
+  worker.resources.cpu_millis = 1000;
+  ASSERT_TRUE(brain.execute(fleet::RegisterWorker{worker, {}, model::Incarnation(1)}, kEndNs).ok());
   const Result<fleet::Record> submitted = brain.execute(fleet::SubmitWorkflow{"content#1", spec}, kEndNs);
   ASSERT_TRUE(submitted.ok()) << submitted.error().message;
   const auto untold = [&](const std::string& told, std::int64_t now_ns, bool fresh = false) {

@@ -116,7 +116,7 @@ class StoredFiles(ResumeCase):
                 self.assertEqual(self.plan(), {"make": 1, "other": 0, "gate": 1, "use": 1})
                 said = self.run_ok()
                 self.assertRegex(said, r"continuing wf-\d+ in a new run: keeping 1 result of 4 tasks: other; running again: "
-                                       r"make \(files that it stored are gone\), gate \(needs make\)")
+                                       r"make \(files that it stored are gone\); --fresh")
                 self.assertEqual(self.ran()[-3:], ["make", "gate", "use"])
                 self.assertEqual(self.read("work/f"), "w\n")
             os.unlink(self.path("work/f"))

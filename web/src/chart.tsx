@@ -69,7 +69,8 @@ export function Chart(props: { series: Series[]; x: number[]; y: number[][]; hei
   useEffect(() => {
     plot.current?.setData([props.x, ...props.y] as uPlot.AlignedData);
   }, [props.x, props.y]);
-  useEffect(() => plot.current?.redraw(), [props.mark]);
+  // Only the line moves. redraw() without false would set the scale of x again, which a new plot has not computed yet.
+  useEffect(() => plot.current?.redraw(false), [props.mark]);
   const last = props.x.length - 1;
   return (
     <figure>

@@ -181,8 +181,10 @@ struct MessageParser : http::basic_parser<kIsRequest> {
       const std::string_view rest = bytes.substr(used);
       std::string_view slice = rest.substr(0, most);
       if (slice.empty()) return Step::kNeedMore;
+      if (!kIsRequest && in_head && !could_begin_response(slice)) {
+        return error_of(make_error_code(http::error::bad_version));
+      }
       if (!is_complete(slice)) {
-        if (in_head && !could_begin_response(slice)) return error_of(make_error_code(http::error::bad_version));
         if (slice.size() == most) return head_too_large(kIsRequest, bound);
         return Step::kNeedMore;
       }

@@ -242,6 +242,7 @@ TEST(HttpParser, PiecesDoNotChangeTheErrorOfAResponse) {
   const std::string chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
   const std::vector<std::pair<std::string, ErrorCode>> table = {
       {"", ErrorCode::kClosed},
+      {"\r\n\r\n", ErrorCode::kCorrupt},
       {"HTTP/1.", ErrorCode::kClosed},
       {"HTTP/1.1 200 OK\r\nA: b\r\n", ErrorCode::kClosed},
       {"HTTP/1.1 2x0 OK\r\nA: b\r\n", ErrorCode::kClosed},

@@ -211,6 +211,10 @@ Result<void> SimBus::put(Pipe<T>& pipe, T message, const std::shared_ptr<Peer>& 
   return {};
 }
 
+void SimBus::note_late(const model::FromWorker& message) {
+  if (std::holds_alternative<model::Register>(message)) witness_.late_registration = fiber::now();
+}
+
 template <class T>
 void SimBus::carry(Pipe<T>& pipe, const std::function<void(T)>& deliver) {
   const auto again_later = [&](const Item<T>& item) {
@@ -222,9 +226,7 @@ void SimBus::carry(Pipe<T>& pipe, const std::function<void(T)>& deliver) {
         pipe.open.wait();
         if (number <= pipe.lost) return;
         ROTA_SOMETIMES("bus: a message arrives twice, or late");
-        if constexpr (std::is_same_v<T, model::FromWorker>) {
-          if (std::holds_alternative<model::Register>(copy)) witness_.late_registration = fiber::now();
-        }
+        note_late(copy);
         deliver(std::move(copy));
       } catch (const fiber::Cancelled&) {
       }

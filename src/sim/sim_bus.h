@@ -85,10 +85,10 @@ class SimBus final : public Transport {
   void lose_everything();
   template <class T>
   Result<void> put(Pipe<T>& pipe, T message, const std::shared_ptr<Peer>& sender);
-  // Moves messages from a pipe to where deliver() puts them.
   // A copy of the message arrives now, after others that were sent later.
   void note_late(const model::FromWorker& message);
   void note_late(const model::ToWorker&) {}
+  // Moves messages from a pipe to where deliver() puts them.
   template <class T>
   void carry(Pipe<T>& pipe, const std::function<void(T)>& deliver);
   template <class T>

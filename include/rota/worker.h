@@ -120,7 +120,8 @@ struct WorkerOptions {
       kept_result{};
   bool stream_output = false;  // Report the output of programs while they write it.
   // Keep all that a program writes, each stream in a file of its own, next to its log: <task>-<attempt>.out and .err.
-  // Whoever reads them removes them. Programs then have no results: a last line of any length is only output.
+  // Their reader removes them. Programs that a task executes then have no results: a last line of any length is only
+  // output.
   bool whole_output = false;
   SecretSources secrets{};
   FileSources files{};

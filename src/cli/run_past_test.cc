@@ -11,8 +11,8 @@ namespace rota::cli {
 namespace {
 
 // Contract: C-1. After a success the next run starts from the beginning. Only a success that the user was not told is
-// reported instead, for a short time: whoever repeats `rota run` until it succeeds does that at once; whoever runs it
-// the next night wants a new run.
+// reported instead, for a short time: a user who repeats `rota run` until it succeeds does that at once; one who runs
+// it the next night wants a new run.
 TEST(RunPast, AnUntoldSuccess) {
   constexpr std::int64_t kEndNs = 1'000'000'000;
   model::WorkflowSpec spec;

@@ -37,7 +37,7 @@ void wake_registered(NurseryExtras* extras, CancelReason reason, TokensToCancel&
   if (extras->scope_token != nullptr) tokens.add(extras->scope_token, reason);
   if (extras->task_tokens == nullptr) return;
   for (const std::shared_ptr<TokenHandle>& token : extras->task_tokens->in_order()) {
-    tokens.add(token, reason);  // As cancel_reason_of() says, whoever cancels the token first.
+    tokens.add(token, reason);  // As cancel_reason_of() says, also if another task cancels it first.
   }
 }
 
